@@ -1,0 +1,76 @@
+package model
+
+// Type is how a tensor's elements are stored: plain floats, or blocks that share scales. Numbers are GGUF's.
+type Type uint32
+
+// The block formats that Berth reads; layouts are those of ggml-common.h, values those of the gguf package.
+const (
+	F32   Type = 0
+	F16   Type = 1
+	Q4_0  Type = 2
+	Q4_1  Type = 3
+	Q5_0  Type = 6
+	Q5_1  Type = 7
+	Q8_0  Type = 8
+	Q2_K  Type = 10
+	Q3_K  Type = 11
+	Q4_K  Type = 12
+	Q5_K  Type = 13
+	Q6_K  Type = 14
+	IQ4NL Type = 20
+	IQ4XS Type = 23
+	BF16  Type = 30
+	MXFP4 Type = 39
+)
+
+// format is the size of one block.
+type format struct {
+	name     string
+	elements int
+	bytes    int
+}
+
+// formats has every readable type; a type that is absent is refused when the file is opened.
+var formats = map[Type]format{
+	F32: {"F32", 1, 4}, F16: {"F16", 1, 2}, BF16: {"BF16", 1, 2},
+	Q4_0: {"Q4_0", 32, 18}, Q4_1: {"Q4_1", 32, 20}, Q5_0: {"Q5_0", 32, 22}, Q5_1: {"Q5_1", 32, 24}, Q8_0: {"Q8_0", 32, 34},
+	Q2_K: {"Q2_K", 256, 84}, Q3_K: {"Q3_K", 256, 110}, Q4_K: {"Q4_K", 256, 144}, Q5_K: {"Q5_K", 256, 176},
+	Q6_K: {"Q6_K", 256, 210}, IQ4NL: {"IQ4_NL", 32, 18}, IQ4XS: {"IQ4_XS", 256, 136}, MXFP4: {"MXFP4", 32, 17},
+}
+
+// String is GGUF's name of t.
+func (t Type) String() string { return formats[t].name }
+
+// Block is the elements and bytes of one block; 0, 0 for a type that Berth does not read.
+func (t Type) Block() (elements, bytes int) {
+	f := formats[t]
+	return f.elements, f.bytes
+}
+
+// Tensor is a named array whose Data is a view of the mapped file: valid until the File is closed, never written.
+type Tensor struct {
+	Name string
+	Type Type
+	// Dims has the innermost dimension first, as GGUF does: a weight of a linear layer is [in, out].
+	Dims []int
+	Data []byte
+}
+
+// Cols is the innermost dimension: the elements of one row.
+func (t *Tensor) Cols() int { return t.Dims[0] }
+
+// Rows is the product of the other dimensions.
+func (t *Tensor) Rows() int {
+	n := 1
+	for _, d := range t.Dims[1:] {
+		n *= d
+	}
+	return n
+}
+
+// Row is the stored bytes of row i, 0 ≤ i < Rows.
+func (t *Tensor) Row(i int) []byte {
+	elements, bytes := t.Type.Block()
+	n := t.Cols() / elements * bytes
+	return t.Data[i*n : (i+1)*n]
+}
