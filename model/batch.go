@@ -28,8 +28,8 @@ type Row struct {
 // Result is what a step gave, by row of its plan.
 type Result struct {
 	Step uint64
-	// IDs and Logprobs are the chosen token and its log-probability before temperature and cuts; −1 and 0 where the row
-	// chose none.
+	// IDs and Logprobs are the chosen token and its log-probability before any shaping; −1 and 0 where the row chose none
+	// or did not ask.
 	IDs      []int32
 	Logprobs []float32
 	// Logits is [row][outputs × vocabulary], nil where the row did not ask.

@@ -22,6 +22,8 @@ type Sampling struct {
 
 	// Banned are ids that may not be chosen in this step (stop tokens before min_tokens).
 	Banned []int32
+	// Logprob asks for the log-probability of the chosen token.
+	Logprob bool
 	// Mask has one bit per id, least significant first, set where a grammar allows the id; nil allows all.
 	Mask []uint64
 }
