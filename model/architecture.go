@@ -1,0 +1,34 @@
+package model
+
+// Activation is the function on the gate of a feed-forward layer.
+type Activation uint8
+
+const (
+	// GELUTanh is x/2 · (1 + tanh(√(2/π)(x + 0.044715x³))), Gemma's.
+	GELUTanh Activation = iota
+	// SiLU is x / (1 + e^−x), Llama's.
+	SiLU
+)
+
+// architecture is what a general.architecture name stands for and a file's keys do not say. A decoder layer is always
+//
+//	x += postAttn( O·attention( rope(qNorm(Q·n)), rope(kNorm(K·n)), V·n ) )   where n = attnNorm(x)
+//	x += postFFN( Down·( act(Gate·m) ⊙ Up·m ) )                              where m = ffnNorm(x)
+//
+// with the parts that an architecture lacks left out. A new architecture of this shape is a line of data here.
+//
+// GGUF stores the norms of the Gemma family with 1 already added, so that no norm is "+1" here: weights are used as they
+// stand in the file.
+type architecture struct {
+	activation Activation
+	qkNorm     bool    // q and k of each head are normalised before rope
+	postNorm   bool    // the outputs of attention and feed-forward are normalised before they are added
+	scaleEmbed bool    // embeddings are multiplied by √hidden
+	fullEvery  int     // with a sliding window: every n-th layer is full, unless the file says otherwise
+	ropeSWA    float64 // rope base of sliding layers where the file has none; 0: the base of full layers
+}
+
+// architectures are the names that Berth runs. Gemma 3: arXiv 2503.19786, and Gemma3ForCausalLM in transformers.
+var architectures = map[string]architecture{
+	"gemma3": {activation: GELUTanh, qkNorm: true, postNorm: true, scaleEmbed: true, fullEvery: 6, ropeSWA: 10000},
+}

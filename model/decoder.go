@@ -1,0 +1,149 @@
+package model
+
+import (
+	"math"
+
+	"github.com/berthd/berth/kvpool"
+)
+
+// Decoder is a decoder-only transformer as data: sizes and constants, the same for every device.
+type Decoder struct {
+	Architecture string
+	Hidden       int // width of the residual stream
+	FeedForward  int // width between Up and Down
+	Heads        int // query heads
+	KVHeads      int // key and value heads; Heads is a multiple
+	HeadDim      int // elements of a query, key or value head
+	Vocab        int
+	Context      int // positions that the model was trained for
+	Epsilon      float32
+	Activation   Activation
+	// EmbedScale multiplies embeddings, QueryScale the products q·k.
+	EmbedScale float32
+	QueryScale float32
+	Layers     []Layer
+}
+
+// Layer is what differs between layers.
+type Layer struct {
+	Kind   kvpool.Kind
+	Window int // positions, 0 for full attention
+	// RopeBase and RopeScale give the angle of pair i at a position: RopeScale · position · RopeBase^(−2i/HeadDim).
+	// Pair i is elements i and i + HeadDim/2.
+	RopeBase  float64
+	RopeScale float64
+}
+
+// scaleFor62 is the one model whose query scale stands in no key: Gemma 3 27B (62 layers) divides by √(hidden/heads),
+// not √head_dim. llama.cpp tells it by its layer count too.
+const scaleFor62 = 62
+
+// readDecoder fills a Decoder from the file's keys.
+func readDecoder(k *keyReader) Decoder {
+	arch := k.architecture()
+	d := Decoder{
+		Architecture: k.name,
+		Hidden:       k.size("embedding_length"),
+		FeedForward:  k.size("feed_forward_length"),
+		Heads:        k.size("attention.head_count"),
+		Context:      k.size("context_length"),
+		Epsilon:      float32(k.float("attention.layer_norm_rms_epsilon", 0)),
+		Activation:   arch.activation,
+		EmbedScale:   1,
+	}
+	layers := k.size("block_count")
+	if k.err == nil && layers > len(k.file.tensors) {
+		k.fail("block_count", "%d layers, but the file has only %d tensors", layers, len(k.file.tensors))
+	}
+	k.attention(&d, layers)
+	if arch.scaleEmbed {
+		d.EmbedScale = float32(math.Sqrt(float64(d.Hidden)))
+	}
+	if k.err == nil {
+		d.Layers = k.layers(arch, layers)
+	}
+	return d
+}
+
+// attention reads the sizes of heads, and the query scale.
+func (k *keyReader) attention(d *Decoder, layers int) {
+	d.KVHeads = k.sizeOr("attention.head_count_kv", d.Heads)
+	if k.err != nil {
+		return
+	}
+	d.HeadDim = k.sizeOr("attention.key_length", d.Hidden/d.Heads)
+	if v := k.sizeOr("attention.value_length", d.HeadDim); v != d.HeadDim {
+		k.fail("attention.value_length", "value heads of %d beside key heads of %d are not supported", v, d.HeadDim)
+	}
+	if d.Heads%d.KVHeads != 0 {
+		k.fail("attention.head_count_kv", "%d query heads are no multiple of %d key heads", d.Heads, d.KVHeads)
+	}
+	scale := 1 / math.Sqrt(float64(d.HeadDim))
+	if d.Architecture == "gemma3" && layers == scaleFor62 {
+		scale = 1 / math.Sqrt(float64(d.Hidden)/float64(d.Heads))
+	}
+	d.QueryScale = float32(k.float("attention.scale", scale))
+	if !(d.Epsilon > 0 && d.Epsilon < 1) {
+		k.fail("attention.layer_norm_rms_epsilon", "norm epsilon %g is not between 0 and 1", d.Epsilon)
+	}
+}
+
+// layers decides kind and rope of each layer.
+func (k *keyReader) layers(arch architecture, n int) []Layer {
+	base := k.float("rope.freq_base", 10000)
+	baseSWA := base
+	if arch.ropeSWA > 0 {
+		baseSWA = k.float("rope.freq_base_swa", arch.ropeSWA)
+	}
+	if !(base > 0 && baseSWA > 0) {
+		k.fail("rope.freq_base", "rope bases %g and %g must be positive", base, baseSWA)
+	}
+	full := Layer{Kind: kvpool.Full, RopeBase: base, RopeScale: k.ropeScale()}
+	sliding := Layer{Kind: kvpool.Sliding, RopeBase: baseSWA, RopeScale: 1}
+	if k.has("attention.sliding_window") {
+		sliding.Window = k.size("attention.sliding_window")
+	}
+	list := make([]Layer, n)
+	for i, slides := range k.pattern(arch, n, sliding.Window > 0) {
+		list[i] = full
+		if slides {
+			list[i] = sliding
+		}
+	}
+	return list
+}
+
+// pattern says which layers slide: the file's key (a period, or a flag for each layer), else the architecture's period.
+func (k *keyReader) pattern(arch architecture, n int, windowed bool) []bool {
+	slides := make([]bool, n)
+	if !windowed {
+		return slides
+	}
+	key, period := "attention.sliding_window_pattern", arch.fullEvery
+	if flags, ok := k.file.Bools(k.key(key)); ok {
+		if len(flags) != n {
+			k.fail(key, "%d flags for %d layers", len(flags), n)
+			return slides
+		}
+		return flags
+	}
+	period = k.sizeOr(key, max(period, 1))
+	for i := range slides {
+		slides[i] = (i+1)%max(period, 1) != 0
+	}
+	return slides
+}
+
+// ropeScale is the factor on positions of full layers: linear scaling, or none.
+func (k *keyReader) ropeScale() float64 {
+	kind, ok := k.file.String(k.key("rope.scaling.type"))
+	if !ok || kind == "none" {
+		return 1
+	}
+	factor := k.float("rope.scaling.factor", 1)
+	if kind != "linear" || !(factor > 0) {
+		k.fail("rope.scaling.type", "rope scaling %.32q with factor %g is not supported", kind, factor)
+		return 1
+	}
+	return 1 / factor
+}

@@ -1,0 +1,122 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Model is a decoder with its weights, as views of the mapped file.
+type Model struct {
+	*File
+	Decoder
+	Embedding  *Tensor        // [hidden, vocab]
+	OutputNorm *Tensor        // [hidden]
+	Output     *Tensor        // [hidden, vocab]; the embedding itself where the file ties them
+	Weights    []LayerWeights // by layer
+}
+
+// LayerWeights are the tensors of one layer. Norms that the architecture lacks are nil.
+type LayerWeights struct {
+	AttnNorm, PostAttnNorm *Tensor // [hidden]
+	FFNNorm, PostFFNNorm   *Tensor // [hidden]
+	QNorm, KNorm           *Tensor // [head_dim]
+	Q, K, V                *Tensor // [hidden, heads × head_dim]
+	O                      *Tensor // [heads × head_dim, hidden]
+	Gate, Up               *Tensor // [hidden, feed_forward]
+	Down                   *Tensor // [feed_forward, hidden]
+}
+
+// Open maps a GGUF file and finds the model in it. Faults of the file are *WeightsError. Close it (by File) when every
+// device has taken its copy of the weights.
+func Open(path string) (*Model, error) {
+	f, err := OpenFile(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := Load(f)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return m, nil
+}
+
+// Load finds the model in an open file, which stays the caller's to close when it fails.
+func Load(f *File) (*Model, error) {
+	k := &keyReader{file: f}
+	m := &Model{File: f, Decoder: readDecoder(k)}
+	if k.err != nil {
+		return nil, fmt.Errorf("load model: %w", k.err)
+	}
+	w := &tensorFinder{file: f}
+	m.bind(w, architectures[m.Architecture])
+	if w.err != nil {
+		return nil, fmt.Errorf("load model: %w", w.err)
+	}
+	return m, nil
+}
+
+// bind finds every tensor and checks its shape.
+func (m *Model) bind(w *tensorFinder, arch architecture) {
+	m.Embedding = w.find("token_embd.weight", m.Hidden, anySize)
+	if w.err != nil {
+		return
+	}
+	m.Vocab = m.Embedding.Rows()
+	m.OutputNorm = w.find("output_norm.weight", m.Hidden)
+	m.Output = m.Embedding
+	if _, untied := w.file.Tensor("output.weight"); untied {
+		m.Output = w.find("output.weight", m.Hidden, m.Vocab)
+	}
+	q, kv := m.Heads*m.HeadDim, m.KVHeads*m.HeadDim
+	for i := range m.Layers {
+		name := func(s string) string { return fmt.Sprintf("blk.%d.%s.weight", i, s) }
+		l := LayerWeights{
+			AttnNorm: w.find(name("attn_norm"), m.Hidden),
+			FFNNorm:  w.find(name("ffn_norm"), m.Hidden),
+			Q:        w.find(name("attn_q"), m.Hidden, q),
+			K:        w.find(name("attn_k"), m.Hidden, kv),
+			V:        w.find(name("attn_v"), m.Hidden, kv),
+			O:        w.find(name("attn_output"), q, m.Hidden),
+			Gate:     w.find(name("ffn_gate"), m.Hidden, m.FeedForward),
+			Up:       w.find(name("ffn_up"), m.Hidden, m.FeedForward),
+			Down:     w.find(name("ffn_down"), m.FeedForward, m.Hidden),
+		}
+		if arch.qkNorm {
+			l.QNorm, l.KNorm = w.find(name("attn_q_norm"), m.HeadDim), w.find(name("attn_k_norm"), m.HeadDim)
+		}
+		if arch.postNorm {
+			l.PostAttnNorm = w.find(name("post_attention_norm"), m.Hidden)
+			l.PostFFNNorm = w.find(name("post_ffw_norm"), m.Hidden)
+		}
+		m.Weights = append(m.Weights, l)
+	}
+}
+
+// anySize stands for a dimension that the file decides.
+const anySize = -1
+
+// tensorFinder looks tensors up and checks their shapes. The first fault sticks.
+type tensorFinder struct {
+	file *File
+	err  *WeightsError
+}
+
+func (w *tensorFinder) find(name string, dims ...int) *Tensor {
+	if w.err != nil {
+		return nil
+	}
+	t, ok := w.file.Tensor(name)
+	if !ok {
+		w.err = &WeightsError{File: w.file.path, Offset: -1, What: fmt.Sprintf("tensor %q is absent", name)}
+		return nil
+	}
+	same := len(t.Dims) == len(dims)
+	for i := 0; same && i < len(dims); i++ {
+		same = t.Dims[i] == dims[i] || dims[i] == anySize
+	}
+	if !same {
+		w.err = &WeightsError{File: w.file.path, Offset: -1,
+			What: fmt.Sprintf("tensor %q has shape %v, want %v (−1: any)", name, t.Dims, dims)}
+	}
+	return t
+}
