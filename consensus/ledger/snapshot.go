@@ -1,0 +1,213 @@
+package ledger
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
+)
+
+// Snapshot is the whole state in canonical order. Later commands do not change it; it shares what never changes.
+func (s *State) Snapshot() *ledgerv1.Snapshot {
+	out := &ledgerv1.Snapshot{
+		Revision: s.revision, ClusterId: s.clusterID, HashKey: s.hashKey, NextSession: s.nextSession,
+	}
+	for _, c := range s.sessions {
+		out.Sessions = append(out.Sessions, c.snapshot())
+	}
+	for _, w := range s.workers {
+		out.Workers = append(out.Workers, w.snapshot())
+	}
+	for _, id := range s.reservationIDs() {
+		out.Reservations = append(out.Reservations, s.reservations[id].snapshot())
+	}
+	return out
+}
+
+// Digest is the SHA-256 of the encoded snapshot: equal states have equal digests, whatever their logs were.
+func (s *State) Digest() [sha256.Size]byte {
+	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(s.Snapshot())
+	if err != nil {
+		panic("ledger: encode the state: " + err.Error()) // strings that are not UTF-8 cannot come out of a decoded log
+	}
+	return sha256.Sum256(encoded)
+}
+
+// reservationIDs is the canonical order of the reservations.
+func (s *State) reservationIDs() []uint64 {
+	ids := make([]uint64, 0, len(s.reservations))
+	for id := range s.reservations {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func (c *session) snapshot() *ledgerv1.Session {
+	out := &ledgerv1.Session{
+		Id: c.id, Router: c.router, Nonce: c.nonce, LeaseMs: c.leaseMs, LeftMs: c.leftMs,
+		LastSequence: c.last, Results: slices.Clone(c.results),
+	}
+	if c.worker != nil {
+		out.Worker = c.worker.name
+	}
+	return out
+}
+
+func (w *worker) snapshot() *ledgerv1.Worker {
+	out := &ledgerv1.Worker{Name: w.name, Info: w.info, FencedNonces: slices.Clone(w.fenced)}
+	if w.session != nil {
+		out.Incarnation = w.session.id
+	}
+	for _, a := range w.accounts {
+		out.Accounts = append(out.Accounts, &ledgerv1.Account{
+			ShareGroup: a.group, Reserved: a.reserved, Grown: a.grown, Returned: a.returned,
+		})
+	}
+	for _, x := range w.waiters {
+		out.Waiters = append(out.Waiters, &ledgerv1.Waiter{
+			Key: x.of.key.snapshot(), Reservation: x.of.id, ShareGroup: x.of.account.group, Need: x.need, Want: x.want,
+		})
+	}
+	return out
+}
+
+func (r *reservation) snapshot() *ledgerv1.Reservation {
+	return &ledgerv1.Reservation{
+		Id: r.id, Key: r.key.snapshot(), Router: r.router, Worker: r.worker.name, Incarnation: r.worker.session.id,
+		ShareGroup: r.account.group, Tenant: r.tenant, RequestId: r.requestID, Pages: r.pages, Slots: r.slots,
+		PagesMax: r.pagesMax, PromptTokens: r.promptTokens, MaxTokens: r.maxTokens, State: r.state, Attempt: r.attempt,
+	}
+}
+
+func (k orderKey) snapshot() *ledgerv1.OrderKey {
+	return &ledgerv1.OrderKey{Rank: k.rank, Index: k.index}
+}
+
+// Restore is the state that a snapshot was taken of. It keeps parts of the snapshot, and refuses one that is not
+// canonical or breaks an invariant: a replica that started from it would differ from the others.
+func Restore(from *ledgerv1.Snapshot) (*State, error) {
+	s := New()
+	s.revision, s.nextSession = from.GetRevision(), from.GetNextSession()
+	if len(from.GetClusterId()) > 0 {
+		s.clusterID, s.hashKey = from.ClusterId, from.HashKey
+	}
+	for _, m := range from.GetWorkers() {
+		if err := s.restoreWorker(m); err != nil {
+			return nil, fmt.Errorf("restore worker %q: %w", m.GetName(), err)
+		}
+	}
+	for _, m := range from.GetSessions() {
+		if err := s.restoreSession(m); err != nil {
+			return nil, fmt.Errorf("restore session %d: %w", m.GetId(), err)
+		}
+	}
+	for _, m := range from.GetReservations() {
+		if err := s.restoreReservation(m); err != nil {
+			return nil, fmt.Errorf("restore reservation %d: %w", m.GetId(), err)
+		}
+	}
+	for _, m := range from.GetWorkers() {
+		if err := s.restoreWaiters(m); err != nil {
+			return nil, fmt.Errorf("restore waiters of %q: %w", m.GetName(), err)
+		}
+	}
+	if err := s.Check(); err != nil {
+		return nil, fmt.Errorf("restore: %w", err)
+	}
+	return s, s.same(from)
+}
+
+func (s *State) restoreWorker(m *ledgerv1.Worker) error {
+	w := &worker{name: m.GetName(), fenced: m.GetFencedNonces()}
+	s.workers = append(s.workers, w)
+	geometry, err := checkRegister(&ledgerv1.Register{Worker: w.name, Nonce: []byte{0}, LeaseMs: 1, Info: m.GetInfo()})
+	if err != nil {
+		return err
+	}
+	w.begin(m.Info, geometry)
+	for _, a := range m.GetAccounts() {
+		w.accounts = append(w.accounts, &account{
+			group: a.GetShareGroup(), reserved: a.GetReserved(), grown: a.GetGrown(), returned: a.GetReturned(),
+		})
+		w.granted += w.accounts[len(w.accounts)-1].grant()
+	}
+	return nil
+}
+
+func (s *State) restoreSession(m *ledgerv1.Session) error {
+	c := &session{
+		id: m.GetId(), router: m.GetRouter(), nonce: m.GetNonce(), leaseMs: m.GetLeaseMs(), leftMs: m.GetLeftMs(),
+		last: m.GetLastSequence(), results: m.GetResults(),
+	}
+	s.sessions = append(s.sessions, c)
+	if m.GetWorker() == "" {
+		return nil
+	}
+	c.worker = s.worker(m.GetWorker())
+	if c.worker == nil || c.worker.session != nil {
+		return errors.New("the worker is missing or has another session")
+	}
+	c.worker.session = c
+	return nil
+}
+
+func (s *State) restoreReservation(m *ledgerv1.Reservation) error {
+	w := s.worker(m.GetWorker())
+	if w == nil || w.session == nil || w.session.id != m.GetIncarnation() {
+		return errors.New("the incarnation does not live")
+	}
+	r := &reservation{
+		id: m.GetId(), key: orderKey{rank: m.GetKey().GetRank(), index: m.GetKey().GetIndex()},
+		router: m.GetRouter(), worker: w, account: w.account(m.GetShareGroup()), tenant: m.GetTenant(),
+		requestID: m.GetRequestId(), pages: m.GetPages(), slots: m.GetSlots(), pagesMax: m.GetPagesMax(),
+		promptTokens: m.GetPromptTokens(), maxTokens: m.GetMaxTokens(), state: m.GetState(), attempt: m.GetAttempt(),
+	}
+	if r.account == nil {
+		return errors.New("the account is missing")
+	}
+	s.reservations[r.id] = r
+	w.held++
+	w.slots += r.slots
+	if r.state != stateClaimed {
+		r.account.unclaimed += r.pages
+	}
+	if r.state == stateOrphaned {
+		w.orphans = append(w.orphans, r.id)
+	}
+	return nil
+}
+
+func (s *State) restoreWaiters(m *ledgerv1.Worker) error {
+	w := s.worker(m.GetName())
+	for _, x := range m.GetWaiters() {
+		r := s.reservations[x.GetReservation()]
+		if r == nil || r.worker != w {
+			return fmt.Errorf("reservation %d is not the worker's", x.GetReservation())
+		}
+		w.waiters = append(w.waiters, waiter{of: r, need: x.GetNeed(), want: x.GetWant()})
+	}
+	return nil
+}
+
+// same proves that nothing in the snapshot was lost on the way.
+func (s *State) same(from *ledgerv1.Snapshot) error {
+	encode := proto.MarshalOptions{Deterministic: true}
+	want, err := encode.Marshal(from)
+	if err != nil {
+		return fmt.Errorf("restore: encode: %w", err)
+	}
+	got, err := encode.Marshal(s.Snapshot())
+	if err != nil {
+		return fmt.Errorf("restore: encode: %w", err)
+	}
+	if !bytes.Equal(got, want) {
+		return errors.New("restore: the snapshot is not canonical, or was written by a newer version")
+	}
+	return nil
+}
