@@ -1,0 +1,26 @@
+package backendtest_test
+
+import (
+	"testing"
+
+	"github.com/berthd/berth/backendtest"
+	"github.com/berthd/berth/cpu"
+	"github.com/berthd/berth/model"
+)
+
+func openCPU(reference bool) backendtest.Opener {
+	return func(t testing.TB, m *model.Model, s backendtest.Shape) backendtest.Device {
+		d, err := cpu.Open(m, cpu.Config{
+			Threads: s.Threads, Pages: s.Pages, BlockSize: s.BlockSize, KV: s.KV,
+			MaxBatchTokens: s.MaxBatchTokens, MaxRows: s.MaxRows, Dequantise: s.Exact, Reference: reference,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+}
+
+func TestCPU(t *testing.T) { backendtest.Run(t, openCPU(false)) }
+
+func TestReference(t *testing.T) { backendtest.RunTiny(t, openCPU(true)) }

@@ -1,0 +1,104 @@
+package backendtest
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/berthd/berth/model"
+)
+
+const (
+	tinyTolerance = 1e-3 // B1; cached and uncached runs of the reference differ by 5e-5
+	tinyMargin    = 1e-2 // below this the reference's own choice is not sure
+	tinyClose     = 0.1  // B2 on a Q8_0 file
+)
+
+// RunTiny holds the small random models to golden.json. Their window is 32, so that most prompts cross it.
+func RunTiny(t *testing.T, open Opener) {
+	for _, name := range []string{"gemma3"} {
+		dir := filepath.Join("tiny", name)
+		t.Run(name+"/bf16", func(t *testing.T) {
+			checkTiny(t, open, dir, "model-bf16.gguf", "golden", Shape{Exact: true, KV: "f32"}, tinyTolerance)
+		})
+		t.Run(name+"/q8_0", func(t *testing.T) {
+			checkTiny(t, open, dir, "model-q8_0.gguf", "golden_q8_0", Shape{Exact: true, KV: "f32"}, tinyTolerance)
+		})
+		t.Run(name+"/q8_0/fast", func(t *testing.T) {
+			checkTiny(t, open, dir, "model-q8_0.gguf", "golden_q8_0", Shape{KV: "f16"}, tinyClose)
+		})
+	}
+}
+
+// checkTiny runs every prompt whole and in chunks, then its greedy continuation.
+func checkTiny(t *testing.T, open Opener, dir, file, golden string, s Shape, tolerance float32) {
+	m := openModel(t, filepath.Join(goldenDir, dir, file))
+	var prompts struct {
+		Prompts []prompt `json:"prompts"`
+	}
+	readJSON(t, filepath.Join(dir, golden+".json"), &prompts)
+	tensors := readTensors(t, filepath.Join(dir, golden+".safetensors"))
+	s.BlockSize, s.Pages, s.MaxBatchTokens, s.MaxRows = 16, 256, 512, 8
+	b := newBench(t, open, m, s)
+	for _, p := range prompts.Prompts {
+		want, err := tensors.Tensors[p.Logits].Float32s()
+		if err != nil {
+			t.Fatalf("%s: %v", p.Logits, err)
+		}
+		outputs := len(want) / m.Vocab
+		for _, chunk := range []int{512, 16} {
+			seq := b.branch()
+			got := seq.prefill(p.IDs, chunk, outputs)
+			if d, at := distance(got, want); d > tolerance || len(got) != len(want) {
+				t.Errorf("%s in chunks of %d: logit %d is off by %g, want ≤ %g", p.Name, chunk, at, d, tolerance)
+			}
+			checkGreedy(t, seq, got[len(got)-m.Vocab:], p.Name, p.Greedy, max(tinyMargin, 2*tolerance))
+			seq.drop()
+		}
+	}
+}
+
+// checkGreedy follows the reference's continuation for as long as its margins are clear.
+func checkGreedy(t *testing.T, s *branch, logits []float32, name string, want greedy, margin float32) {
+	t.Helper()
+	for i, id := range want.IDs {
+		if want.Margin[i] < margin {
+			return
+		}
+		if got := argmax(logits); got != id {
+			t.Errorf("%s: greedy step %d is %d, want %d (margin %g)", name, i, got, id, want.Margin[i])
+			return
+		}
+		row := s.next([]int32{id}, 1)
+		row.Sampling = &model.Sampling{}
+		r := s.bench.run(row)
+		logits = r.Logits[0]
+		if r.IDs[0] != argmax(logits) {
+			t.Errorf("%s: step %d sampled %d, argmax is %d", name, i, r.IDs[0], argmax(logits))
+		}
+	}
+}
+
+// distance is the largest difference and where it is; a NaN is infinitely far.
+func distance(got, want []float32) (d float32, at int) {
+	for i := range min(len(got), len(want)) {
+		e := got[i] - want[i]
+		if e < 0 {
+			e = -e
+		}
+		if !(e <= d) {
+			d, at = e, i
+		}
+	}
+	return d, at
+}
+
+// argmax is the lowest id of the largest logit.
+func argmax(x []float32) int32 {
+	best := 0
+	for i, v := range x {
+		if v > x[best] {
+			best = i
+		}
+	}
+	return int32(best)
+}

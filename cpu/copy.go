@@ -1,0 +1,32 @@
+package cpu
+
+import (
+	"slices"
+
+	"github.com/berthd/berth/model"
+)
+
+// copyWeights is m with tensors of its own, so that the file may be closed.
+func copyWeights(m *model.Model) *model.Model {
+	seen := map[*model.Tensor]*model.Tensor{}
+	own := func(t *model.Tensor) *model.Tensor {
+		if t == nil || seen[t] != nil {
+			return seen[t]
+		}
+		c := *t
+		c.Data = slices.Clone(t.Data)
+		seen[t] = &c
+		return &c
+	}
+	out := &model.Model{Decoder: m.Decoder, Embedding: own(m.Embedding), OutputNorm: own(m.OutputNorm), Output: own(m.Output)}
+	for _, l := range m.Weights {
+		out.Weights = append(out.Weights, model.LayerWeights{
+			AttnNorm: own(l.AttnNorm), PostAttnNorm: own(l.PostAttnNorm),
+			FFNNorm: own(l.FFNNorm), PostFFNNorm: own(l.PostFFNNorm),
+			QNorm: own(l.QNorm), KNorm: own(l.KNorm),
+			Q: own(l.Q), K: own(l.K), V: own(l.V), O: own(l.O),
+			Gate: own(l.Gate), Up: own(l.Up), Down: own(l.Down),
+		})
+	}
+	return out
+}

@@ -1,0 +1,159 @@
+package cpu
+
+import (
+	"math"
+
+	"github.com/berthd/berth/model"
+)
+
+// reference is the forward pass in plain Go, token by token and element by element: what the kernels are held to, and the
+// device of builds without cgo. Products are rounded before they are added (float32(a*b) + c), so that no compiler fuses
+// them. It keeps its own copy of the weights, as stored, and dequantises a row when it needs it.
+type reference struct {
+	device *Device
+	m      *model.Model // tensors are copies
+	rows   [][]float32  // by worker: one dequantised weight row
+
+	x, h          []float32 // [tokens][hidden]: residual stream, normalised input or branch output
+	q, k, v, mix  []float32 // [tokens][heads × head_dim], k and v [tokens][key heads × head_dim]
+	gate, up      []float32 // [tokens][feed_forward]
+	product, heed task
+	op            product
+	att           attendance
+	batch         *batch
+}
+
+func newReference(d *Device, m *model.Model) *reference {
+	n := d.cfg.MaxBatchTokens
+	q, kv := n*m.Heads*m.HeadDim, n*m.KVHeads*m.HeadDim
+	r := &reference{device: d, m: copyWeights(m)}
+	r.x, r.h = make([]float32, n*m.Hidden), make([]float32, n*m.Hidden)
+	r.q, r.mix, r.k, r.v = make([]float32, q), make([]float32, q), make([]float32, kv), make([]float32, kv)
+	r.gate, r.up = make([]float32, n*m.FeedForward), make([]float32, n*m.FeedForward)
+	for range d.cfg.Threads {
+		r.rows = append(r.rows, make([]float32, max(m.Hidden, m.FeedForward, m.Heads*m.HeadDim)))
+	}
+	r.product.do, r.heed.do = r.multiplyRows, r.attend
+	return r
+}
+
+func (r *reference) numerics() string { return "go,f32" }
+
+// forward is model.architecture's two lines for each layer.
+func (r *reference) forward(b *batch) {
+	r.batch = b
+	m, n := r.m, len(b.ids)
+	for t, id := range b.ids {
+		x := r.x[t*m.Hidden:][:m.Hidden]
+		model.Dequantise(m.Embedding.Type, m.Embedding.Row(int(id)), x)
+		for i := range x {
+			x[i] *= m.EmbedScale
+		}
+	}
+	for i := range m.Weights {
+		w := &m.Weights[i]
+		r.norm(r.h, r.x, w.AttnNorm, n, m.Hidden)
+		r.multiply(w.Q, r.h, r.q, n)
+		r.multiply(w.K, r.h, r.k, n)
+		r.multiply(w.V, r.h, r.v, n)
+		r.norm(r.q, r.q, w.QNorm, n*m.Heads, m.HeadDim)
+		r.norm(r.k, r.k, w.KNorm, n*m.KVHeads, m.HeadDim)
+		r.attention(i)
+		r.multiply(w.O, r.mix, r.h, n)
+		r.norm(r.h, r.h, w.PostAttnNorm, n, m.Hidden)
+		add(r.x, r.h, n*m.Hidden)
+
+		r.norm(r.h, r.x, w.FFNNorm, n, m.Hidden)
+		r.multiply(w.Gate, r.h, r.gate, n)
+		r.multiply(w.Up, r.h, r.up, n)
+		activate(m.Activation, r.gate, r.up, n*m.FeedForward)
+		r.multiply(w.Down, r.gate, r.h, n)
+		r.norm(r.h, r.h, w.PostFFNNorm, n, m.Hidden)
+		add(r.x, r.h, n*m.Hidden)
+	}
+}
+
+// logits is Output · outputNorm(x) for the chosen tokens.
+func (r *reference) logits(tokens []output, out []float32, stride int) {
+	m := r.m
+	for i, o := range tokens {
+		copy(r.h[i*m.Hidden:], r.x[o.token*m.Hidden:][:m.Hidden])
+	}
+	r.norm(r.h, r.h, m.OutputNorm, len(tokens), m.Hidden)
+	r.multiplyInto(m.Output, r.h, out, len(tokens), stride)
+}
+
+// norm is RMSNorm of n vectors of the given width: x / √(mean x² + ε) · w. A nil w leaves x as it is (dst is x then).
+func (r *reference) norm(dst, x []float32, w *model.Tensor, n, width int) {
+	if w == nil {
+		return
+	}
+	weight := make([]float32, width)
+	model.Dequantise(w.Type, w.Data, weight)
+	for t := range n {
+		in, out := x[t*width:][:width], dst[t*width:][:width]
+		sum := float32(0)
+		for _, v := range in {
+			sum += float32(v * v)
+		}
+		scale := 1 / float32(math.Sqrt(float64(sum/float32(width)+r.m.Epsilon)))
+		for i, v := range in {
+			out[i] = float32(v*scale) * weight[i]
+		}
+	}
+}
+
+// product is out[t·stride + row] = w[row] · x[t] for n vectors x.
+type product struct {
+	w      *model.Tensor
+	x, out []float32
+	n      int
+	stride int
+}
+
+// rowsAtATime is how many weight rows a chunk of a product has.
+const rowsAtATime = 32
+
+func (r *reference) multiply(w *model.Tensor, x, out []float32, n int) {
+	r.multiplyInto(w, x, out, n, w.Rows())
+}
+
+func (r *reference) multiplyInto(w *model.Tensor, x, out []float32, n, stride int) {
+	r.op = product{w: w, x: x, out: out, n: n, stride: stride}
+	r.device.pool.run(&r.product, (w.Rows()+rowsAtATime-1)/rowsAtATime)
+}
+
+func (r *reference) multiplyRows(chunk, worker int) {
+	op, width := &r.op, r.op.w.Cols()
+	weights := r.rows[worker][:width]
+	for row := chunk * rowsAtATime; row < min((chunk+1)*rowsAtATime, op.w.Rows()); row++ {
+		model.Dequantise(op.w.Type, op.w.Row(row), weights)
+		for t := range op.n {
+			sum := float32(0)
+			for i, v := range op.x[t*width:][:width] {
+				sum += float32(weights[i] * v)
+			}
+			op.out[t*op.stride+row] = sum
+		}
+	}
+}
+
+func add(x, y []float32, n int) {
+	for i := range n {
+		x[i] += y[i]
+	}
+}
+
+// activate is gate = act(gate) ⊙ up.
+func activate(a model.Activation, gate, up []float32, n int) {
+	for i, x := range gate[:n] {
+		f := float64(x)
+		switch a {
+		case model.GELUTanh:
+			f = 0.5 * f * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(f+0.044715*f*f*f)))
+		case model.SiLU:
+			f /= 1 + math.Exp(-f)
+		}
+		gate[i] = float32(f) * up[i]
+	}
+}
