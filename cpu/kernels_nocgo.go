@@ -1,5 +1,3 @@
-//go:build !cgo || !amd64
-
 package cpu
 
 import "github.com/berthd/berth/model"
