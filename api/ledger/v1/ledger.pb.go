@@ -99,6 +99,8 @@ const (
 	RefusalCode_REFUSAL_CODE_NO_RESERVATION RefusalCode = 5
 	// The numbers of the command contradict the state.
 	RefusalCode_REFUSAL_CODE_INVALID RefusalCode = 6
+	// The nonce was fenced and another process lives under the worker's name.
+	RefusalCode_REFUSAL_CODE_SUPERSEDED RefusalCode = 7
 )
 
 // Enum value maps for RefusalCode.
@@ -111,6 +113,7 @@ var (
 		4: "REFUSAL_CODE_BUSY",
 		5: "REFUSAL_CODE_NO_RESERVATION",
 		6: "REFUSAL_CODE_INVALID",
+		7: "REFUSAL_CODE_SUPERSEDED",
 	}
 	RefusalCode_value = map[string]int32{
 		"REFUSAL_CODE_UNSPECIFIED":    0,
@@ -120,6 +123,7 @@ var (
 		"REFUSAL_CODE_BUSY":           4,
 		"REFUSAL_CODE_NO_RESERVATION": 5,
 		"REFUSAL_CODE_INVALID":        6,
+		"REFUSAL_CODE_SUPERSEDED":     7,
 	}
 )
 
@@ -2987,7 +2991,7 @@ const file_api_ledger_v1_ledger_proto_rawDesc = "" +
 	"\x12FINISH_REASON_STOP\x10\x01\x12\x18\n" +
 	"\x14FINISH_REASON_LENGTH\x10\x02\x12\x1b\n" +
 	"\x17FINISH_REASON_CANCELLED\x10\x03\x12\x17\n" +
-	"\x13FINISH_REASON_ERROR\x10\x04*\xcf\x01\n" +
+	"\x13FINISH_REASON_ERROR\x10\x04*\xec\x01\n" +
 	"\vRefusalCode\x12\x1c\n" +
 	"\x18REFUSAL_CODE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13REFUSAL_CODE_FENCED\x10\x01\x12\x1a\n" +
@@ -2995,7 +2999,8 @@ const file_api_ledger_v1_ledger_proto_rawDesc = "" +
 	"\x17REFUSAL_CODE_NEVER_FITS\x10\x03\x12\x15\n" +
 	"\x11REFUSAL_CODE_BUSY\x10\x04\x12\x1f\n" +
 	"\x1bREFUSAL_CODE_NO_RESERVATION\x10\x05\x12\x18\n" +
-	"\x14REFUSAL_CODE_INVALID\x10\x06*\x94\x01\n" +
+	"\x14REFUSAL_CODE_INVALID\x10\x06\x12\x1b\n" +
+	"\x17REFUSAL_CODE_SUPERSEDED\x10\a*\x94\x01\n" +
 	"\x10ReservationState\x12!\n" +
 	"\x1dRESERVATION_STATE_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aRESERVATION_STATE_RESERVED\x10\x01\x12\x1e\n" +

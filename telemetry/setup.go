@@ -1,0 +1,80 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	otelprom "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+	"go.opentelemetry.io/otel/sdk/trace"
+)
+
+// Config says where telemetry goes.
+type Config struct {
+	Service  string // berth-router, berth-worker
+	Instance string // the process's --id
+	Version  string
+	OTLP     string // host:port of an OTLP/gRPC receiver; empty exports no spans
+}
+
+// Telemetry is a process's providers, installed as OpenTelemetry's global ones.
+type Telemetry struct {
+	registry *prometheus.Registry
+	stop     []func(context.Context) error
+}
+
+// Setup installs providers and W3C propagation. Without an OTLP endpoint spans cost next to nothing.
+func Setup(ctx context.Context, c Config) (*Telemetry, error) {
+	t := &Telemetry{registry: prometheus.NewRegistry()}
+	res := resource.NewSchemaless(
+		attribute.String("service.name", c.Service),
+		attribute.String("service.instance.id", c.Instance),
+		attribute.String("service.version", c.Version),
+	)
+	reader, err := otelprom.New(
+		otelprom.WithRegisterer(t.registry), otelprom.WithoutScopeInfo(), otelprom.WithoutTargetInfo(),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("set up metrics: %w", err)
+	}
+	meters := metric.NewMeterProvider(metric.WithResource(res), metric.WithReader(reader))
+	otel.SetMeterProvider(meters)
+	t.stop = append(t.stop, meters.Shutdown)
+	otel.SetTextMapPropagator(propagation.TraceContext{})
+	if c.OTLP == "" {
+		return t, nil
+	}
+	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(c.OTLP), otlptracegrpc.WithInsecure())
+	if err != nil {
+		return nil, fmt.Errorf("set up the OTLP exporter to %s: %w", c.OTLP, err)
+	}
+	traces := trace.NewTracerProvider(trace.WithResource(res),
+		trace.WithBatcher(exporter, trace.WithBatchTimeout(500*time.Millisecond)))
+	otel.SetTracerProvider(traces)
+	t.stop = append(t.stop, traces.Shutdown)
+	return t, nil
+}
+
+// Metrics serves the process's metrics in Prometheus form.
+func (t *Telemetry) Metrics() http.Handler {
+	return promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{})
+}
+
+// Close sends what is left.
+func (t *Telemetry) Close(ctx context.Context) error {
+	var errs []error
+	for _, stop := range t.stop {
+		errs = append(errs, stop(ctx))
+	}
+	return errors.Join(errs...)
+}

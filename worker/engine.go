@@ -1,0 +1,255 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
+	workerv1 "github.com/berthd/berth/api/worker/v1"
+	"github.com/berthd/berth/kvpool"
+	"github.com/berthd/berth/model"
+)
+
+// ErrFenced ends the requests of an incarnation that the ledger has ended.
+var ErrFenced = errors.New("the worker's incarnation was fenced")
+
+// growAhead is how many tokens of each branch an account keeps room for, in blocks: growth is asked before it is needed.
+const growAhead = 2
+
+// engine is one incarnation at work: its goroutine owns branches, accounts and pool (W1).
+type engine struct {
+	device   Device
+	pool     *kvpool.Pool
+	sched    *scheduler
+	line     *line
+	identity identity
+	now      func() time.Time
+
+	inbox     chan func(*engine)
+	accounts  []*account
+	byID      map[uint64]*branch // by reservation
+	tombs     map[uint64]bool    // reservations refused for ever
+	notice    *workerv1.Notice   // the newest
+	returning bool               // pages for a waiter are on their way back to the ledger
+	returnRev uint64             // revision of their return
+	done      chan struct{}      // closed when the engine has ended
+	ended     error
+	plan      model.Plan
+	events    []kvpool.Event
+	stats     func(Stats)
+}
+
+// identity is what a prefix name says of this incarnation, and whose keys it uses.
+type identity struct {
+	session  uint64
+	hashKey  kvpool.Key
+	revision string
+	numerics string
+	layout   string
+}
+
+// Stats is the worker's state in numbers.
+type Stats struct {
+	Pages            kvpool.Counts
+	Granted          int
+	Running, Waiting int
+	StepSeconds      float64 // of the last step, 0 when idle
+	StepTokens       int
+}
+
+func newEngine(d Device, g kvpool.Geometry, pages int, id identity, l *line, stats func(Stats)) (*engine, error) {
+	p, err := kvpool.New(g, pages)
+	if err != nil {
+		return nil, err
+	}
+	return &engine{
+		device: d, pool: p, sched: newScheduler(p), line: l, identity: id, now: time.Now, stats: stats,
+		inbox: make(chan func(*engine), 256), byID: map[uint64]*branch{}, tombs: map[uint64]bool{},
+		notice: &workerv1.Notice{}, done: make(chan struct{}),
+	}, nil
+}
+
+// do hands f to the engine's goroutine. It fails when the engine has ended.
+func (e *engine) do(ctx context.Context, f func(*engine)) error {
+	select {
+	case e.inbox <- f:
+		return nil
+	case <-e.done:
+		return ErrFenced
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// run works until ctx ends, the incarnation is fenced, or the device fails; every branch has ended then.
+func (e *engine) run(ctx context.Context) (err error) {
+	defer func() { e.failAll(err); close(e.done) }()
+	for {
+		if err := e.hear(ctx); err != nil {
+			return err
+		}
+		e.relieve()
+		planned := e.sched.schedule()
+		e.askGrowth()
+		if len(planned) == 0 {
+			e.report(0, 0)
+			if err := e.wait(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := e.step(planned); err != nil {
+			return err
+		}
+	}
+}
+
+// hear does what has come in meanwhile.
+func (e *engine) hear(ctx context.Context) error {
+	for {
+		select {
+		case f := <-e.inbox:
+			f(e)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		default:
+			return nil
+		}
+	}
+}
+
+// wait sleeps until something comes in.
+func (e *engine) wait(ctx context.Context) error {
+	select {
+	case f := <-e.inbox:
+		f(e)
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// step runs one plan on the device and gives each branch what came of it.
+func (e *engine) step(planned []*branch) error {
+	began := e.now()
+	e.plan.Step++
+	e.plan.Rows = e.plan.Rows[:0]
+	for _, b := range planned {
+		if b.history.started.IsZero() {
+			e.started(b, began)
+		}
+		e.plan.Rows = append(e.plan.Rows, b.row(e.pool))
+	}
+	e.pool.Begin(e.plan.Step)
+	if err := e.device.Submit(&e.plan); err != nil {
+		return fmt.Errorf("submit step %d: %w", e.plan.Step, err)
+	}
+	result, err := e.device.Wait()
+	if err != nil {
+		return fmt.Errorf("step %d: %w", e.plan.Step, err)
+	}
+	e.pool.Retire(e.plan.Step)
+	ended := e.now()
+	tokens := 0
+	for i, b := range planned {
+		tokens += b.chunk
+		e.settle(b, result.IDs[i], ended)
+	}
+	e.tell()
+	e.report(ended.Sub(began).Seconds(), tokens)
+	return nil
+}
+
+// settle enters a branch's computed chunk and, if the step chose one, its next token.
+func (e *engine) settle(b *branch, id int32, at time.Time) {
+	done := e.pool.Tokens(b.pool)
+	b.history.steps++
+	sampled := done+b.chunk == len(b.resume.Tokens)
+	e.pool.Advance(b.pool, b.resume.Tokens[done:done+b.chunk])
+	if !sampled {
+		b.history.chunks++
+		return
+	}
+	if b.history.first.IsZero() {
+		b.history.first = at
+	}
+	reason, end := b.accept(id)
+	b.out.put(id)
+	if end {
+		e.end(b, reason, nil)
+	}
+}
+
+// started notes a branch's first step, and what the cache spared it.
+func (e *engine) started(b *branch, at time.Time) {
+	b.history.started, b.history.cached = at, e.pool.Tokens(b.pool)
+	b.out.update(func(o *outcome) { o.started, o.cached = true, b.history.cached })
+	e.trim(b.account)
+}
+
+// end finishes a branch: it holds nothing any more, and the ledger is told with the pages that come back (W5, W6).
+func (e *engine) end(b *branch, reason ledgerv1.FinishReason, err error) {
+	e.sched.remove(b)
+	delete(e.byID, b.reservation)
+	e.pool.Close(b.pool)
+	b.history.ended = e.now()
+	if spare := e.sched.spare(b.account, growAhead*e.pool.Geometry().BlockSize); spare > 0 {
+		b.account.giveBack(e.pool, spare)
+	}
+	e.line.propose(&ledgerv1.Command{Kind: &ledgerv1.Command_End{End: &ledgerv1.End{
+		Reservation: b.reservation, Reason: reason, OutputTokens: uint64(len(b.output())), Accounts: untold(e.accounts),
+	}}}, nil)
+	b.out.update(func(o *outcome) {
+		o.done, o.reason, o.err, o.history, o.output = true, reason, err, b.history, len(b.output())
+	})
+}
+
+// trim gives back what an account has beyond its branches' near wants, when it is worth a command.
+func (e *engine) trim(a *account) {
+	if spare := e.sched.spare(a, growAhead*e.pool.Geometry().BlockSize); spare >= len(e.pool.Geometry().Groups)*growAhead {
+		a.giveBack(e.pool, spare)
+		e.line.propose(returnPages(untold(e.accounts)), nil)
+	}
+}
+
+func returnPages(r []*ledgerv1.Returned) *ledgerv1.Command {
+	return &ledgerv1.Command{Kind: &ledgerv1.Command_ReturnPages{ReturnPages: &ledgerv1.Return{Accounts: r}}}
+}
+
+// tell sends what has changed in the prefix cache.
+func (e *engine) tell() {
+	if e.events = e.pool.Events(e.events[:0]); len(e.events) > 0 {
+		e.line.cache(e.events, false)
+	}
+}
+
+// tellAll sends the whole prefix cache.
+func (e *engine) tellAll() {
+	e.events = e.pool.Known(e.events[:0])
+	e.line.cache(e.events, true)
+}
+
+func (e *engine) report(seconds float64, tokens int) {
+	s := Stats{Pages: e.pool.Counts(), StepSeconds: seconds, StepTokens: tokens}
+	for _, b := range e.sched.branches {
+		if b.holds {
+			s.Running++
+		} else {
+			s.Waiting++
+		}
+	}
+	for _, a := range e.accounts {
+		s.Granted += a.grant()
+	}
+	e.stats(s)
+}
+
+// failAll ends every branch with an error.
+func (e *engine) failAll(err error) {
+	for _, b := range slices.Clone(e.sched.branches) {
+		e.end(b, ledgerv1.FinishReason_FINISH_REASON_ERROR, err)
+	}
+}

@@ -1,0 +1,111 @@
+package worker
+
+import (
+	"slices"
+
+	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
+	workerv1 "github.com/berthd/berth/api/worker/v1"
+)
+
+// askGrowth proposes growth for the branches that are short, and ahead of need for the first branch of an account that
+// will soon be.
+func (e *engine) askGrowth() {
+	bs := e.pool.Geometry().BlockSize
+	for _, a := range e.accounts {
+		a.soon = -e.sched.spare(a, bs)
+	}
+	for _, b := range e.sched.branches {
+		need := b.short
+		if need == 0 && b.holds && b.account.soon > 0 && !b.account.short && !b.account.asking {
+			need = b.account.soon
+		}
+		if need == 0 || b.growth != growthNone && need <= b.asked {
+			continue
+		}
+		e.grow(b, need)
+	}
+}
+
+// grow asks the ledger for pages: all or nothing, and as much again if nobody waits for it.
+func (e *engine) grow(b *branch, need int) {
+	b.growth, b.asked, b.account.asking = growthAsked, need, true
+	left := e.pool.Geometry().Demand(b.resume.Prompt+b.limits.maxTokens).Pages - e.pool.Geometry().Demand(len(b.resume.Tokens)).Pages
+	cmd := &ledgerv1.Grow{Reservation: b.reservation, Need: uint64(need), Want: uint64(max(0, min(need, left-need)))}
+	e.line.propose(&ledgerv1.Command{Kind: &ledgerv1.Command_Grow{Grow: cmd}}, func(e *engine, r *ledgerv1.Result) {
+		if e.byID[cmd.Reservation] != b || b.growth != growthAsked {
+			return
+		}
+		b.growth, b.growRev = growthWaiting, r.Revision
+		if g := r.GetGrown(); g == nil || g.Served {
+			b.growth = growthServed
+		}
+		e.settleGrowth(b)
+	})
+}
+
+// settleGrowth ends a branch's wish once a notice at least as new as the answer shows what it was served.
+func (e *engine) settleGrowth(b *branch) {
+	switch {
+	case b.growth < growthServed || e.notice.Revision < b.growRev:
+	case b.growth == growthServed, !slices.Contains(e.notice.Waiting, b.reservation):
+		e.forgetGrowth(b)
+	}
+}
+
+func (e *engine) forgetGrowth(b *branch) {
+	b.growth, b.asked, b.account.asking = growthNone, 0, false
+	for _, o := range e.sched.branches {
+		b.account.asking = b.account.asking || o.account == b.account && o.growth != growthNone
+	}
+}
+
+// hearNotice takes what the ledger holds for the incarnation: pages served, waiters left, reservations to answer for.
+func (e *engine) hearNotice(n *workerv1.Notice) {
+	if n.Revision < e.notice.Revision {
+		return
+	}
+	e.notice = n
+	for _, g := range n.Accounts {
+		a := e.account(g.ShareGroup)
+		a.grown = max(a.grown, g.Pages)
+		mustGrant(e.pool, a)
+	}
+	for _, b := range e.sched.branches {
+		e.settleGrowth(b)
+	}
+	for _, id := range n.Orphans {
+		if e.byID[id] == nil && !e.tombs[id] {
+			e.tombs[id] = true
+			e.line.propose(&ledgerv1.Command{Kind: &ledgerv1.Command_Tombstone{Tombstone: &ledgerv1.Tombstone{Reservation: id}}}, nil)
+		}
+	}
+}
+
+// relieve makes room for the first branch that is short while the ledger has nothing: those behind it let go (W3). Pages
+// that go by the ledger are on their way until a notice shows the return. A wish that room inside the account has
+// fulfilled meanwhile is withdrawn.
+func (e *engine) relieve() {
+	for _, b := range e.sched.branches {
+		if b.growth == growthWaiting && b.short == 0 && b.chunk > 0 {
+			e.withdraw(b)
+		}
+	}
+	i := slices.IndexFunc(e.sched.branches, func(b *branch) bool { return b.growth == growthWaiting && b.short > 0 })
+	if i < 0 || e.returning || e.notice.Revision < e.returnRev {
+		return
+	}
+	victims, _ := e.sched.relieve(e.sched.branches[i], e.accounts)
+	for _, v := range victims {
+		v.history.preemptions++
+		v.history.preempted = append(v.history.preempted, e.now())
+	}
+	if r := untold(e.accounts); len(r) > 0 {
+		e.returning = true
+		e.line.propose(returnPages(r), func(e *engine, r *ledgerv1.Result) { e.returning, e.returnRev = false, r.Revision })
+	}
+}
+
+func (e *engine) withdraw(b *branch) {
+	e.line.propose(&ledgerv1.Command{Kind: &ledgerv1.Command_Withdraw{Withdraw: &ledgerv1.Withdraw{Reservation: b.reservation}}}, nil)
+	e.forgetGrowth(b)
+}

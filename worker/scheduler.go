@@ -1,0 +1,165 @@
+package worker
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/berthd/berth/kvpool"
+)
+
+// scheduler decides what a step computes. It is pure: branches and pool in, chunks and shortages out; no clock, no lock.
+//
+// There is no prefill and no decode phase, only branches whose computed tokens catch up with those that they have: in
+// order, first those one token behind, then as much of the others as the step's budget holds.
+type scheduler struct {
+	pool     *kvpool.Pool
+	budget   int // tokens of a step
+	prefills int // chunks of more than one token in a step
+	branches []*branch
+	planned  []*branch
+}
+
+func newScheduler(p *kvpool.Pool) *scheduler {
+	g := p.Geometry()
+	return &scheduler{pool: p, budget: g.MaxBatchTokens, prefills: g.PrefillsInStep}
+}
+
+func (s *scheduler) add(b *branch) {
+	at, _ := slices.BinarySearchFunc(s.branches, b, func(x, y *branch) int { return x.key.compare(y.key) })
+	s.branches = slices.Insert(s.branches, at, b)
+}
+
+func (s *scheduler) remove(b *branch) {
+	if i := slices.Index(s.branches, b); i >= 0 {
+		s.branches = slices.Delete(s.branches, i, i+1)
+	}
+}
+
+// schedule gives every branch that runs in the next step its chunk and pages, and returns them in order. A branch that
+// wants pages beyond its account's room has short set instead; while it is short, branches behind it in its account
+// start nothing new, so that what is freed reaches it.
+func (s *scheduler) schedule() []*branch {
+	s.planned = s.planned[:0]
+	left, prefills := s.budget, s.prefills
+	for _, b := range s.branches {
+		b.chunk, b.short, b.account.short = 0, 0, false
+	}
+	for _, b := range s.branches {
+		if b.holds && b.remaining(s.pool) == 1 && left > 0 && s.plan(b, 1) {
+			left--
+		}
+	}
+	for _, b := range s.branches {
+		if left == 0 || prefills == 0 {
+			break
+		}
+		if b.chunk > 0 || b.short > 0 || !b.holds && !s.start(b) {
+			continue
+		}
+		n := min(left, b.remaining(s.pool))
+		if s.plan(b, n) {
+			left -= n
+			if n > 1 {
+				prefills--
+			}
+		}
+	}
+	return s.planned
+}
+
+// plan takes the pages of the branch's next n tokens, all or none.
+func (s *scheduler) plan(b *branch, n int) bool {
+	if err := s.pool.Extend(b.pool, s.pool.Tokens(b.pool)+n); err != nil {
+		s.lack(b, shortfall(err))
+		return false
+	}
+	b.chunk = n
+	s.planned = append(s.planned, b)
+	return true
+}
+
+// start puts the branch on the longest prefix that the cache has, if its account has room for all of its tokens: what
+// starts is not stopped by its own prompt.
+func (s *scheduler) start(b *branch) bool {
+	if b.account.short {
+		return false
+	}
+	if _, err := s.pool.Match(b.pool, b.resume.Tokens); err != nil {
+		s.lack(b, s.pool.Geometry().Demand(len(b.resume.Tokens)).Pages-s.pool.Room(b.account.id))
+		return false
+	}
+	if need, _ := s.pool.Need(b.pool, len(b.resume.Tokens)); need > s.pool.Room(b.account.id) {
+		s.lack(b, need-s.pool.Room(b.account.id))
+		s.pool.Release(b.pool)
+		return false
+	}
+	b.holds = true
+	return true
+}
+
+// lack notes that the branch wants pages that its account has no room for.
+func (s *scheduler) lack(b *branch, pages int) { b.short, b.account.short = max(1, pages), true }
+
+// shortfall is the pages that an allocation lacked. Only the branch's own account may be short: the overhead is sized
+// for every step that a plan can be.
+func shortfall(err error) int {
+	var short *kvpool.ShortfallError
+	if !errors.As(err, &short) || short.Account == kvpool.Overhead {
+		panic("worker: " + err.Error())
+	}
+	return short.Need - short.Room
+}
+
+// relieve makes room for b, which is short while the ledger has nothing to give: every account gives back what it does
+// not use, then branches behind b let go, the last one first, until b's account or the ledger has what b lacks. It
+// returns those that let go, and the pages given back.
+func (s *scheduler) relieve(b *branch, accounts []*account) (victims []*branch, returned int) {
+	for _, a := range accounts {
+		if room := s.pool.Room(a.id); a != b.account && room > 0 {
+			a.giveBack(s.pool, room)
+			returned += room
+		}
+	}
+	for i := len(s.branches) - 1; i >= 0 && returned < b.short; i-- {
+		v := s.branches[i]
+		if v == b {
+			break
+		}
+		if !v.holds {
+			continue
+		}
+		room := s.pool.Room(v.account.id)
+		s.letGo(v)
+		victims = append(victims, v)
+		freed := s.pool.Room(v.account.id) - room
+		if v.account != b.account {
+			v.account.giveBack(s.pool, freed)
+		}
+		returned += freed
+	}
+	return victims, returned
+}
+
+// letGo drops everything that a branch holds; its full blocks stay in the cache while nobody needs their pages.
+func (s *scheduler) letGo(b *branch) {
+	s.pool.Release(b.pool)
+	b.holds = false
+}
+
+// spare is the room of an account beyond what its branches want soon: their next ahead tokens, and all tokens of those
+// that have not started.
+func (s *scheduler) spare(a *account, ahead int) int {
+	g, spare := s.pool.Geometry(), s.pool.Room(a.id)
+	for _, b := range s.branches {
+		if b.account != a {
+			continue
+		}
+		have, total := 0, len(b.resume.Tokens)
+		if b.holds {
+			have = g.Demand(s.pool.Tokens(b.pool)).Pages
+		}
+		most := b.resume.Prompt + b.limits.maxTokens
+		spare -= g.Demand(min(total+ahead, most)).Pages - have
+	}
+	return spare
+}

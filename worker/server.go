@@ -1,0 +1,163 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"math"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	workerv1 "github.com/berthd/berth/api/worker/v1"
+)
+
+// cardPiece is the bytes of a card in one message.
+const cardPiece = 1 << 20
+
+// Card implements worker.v1.Worker.
+func (w *Worker) Card(_ *workerv1.CardRequest, stream grpc.ServerStreamingServer[workerv1.CardPiece]) error {
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(w.cfg.Card)
+	if err != nil {
+		return status.Error(codes.Internal, err.Error())
+	}
+	for len(data) > 0 {
+		n := min(cardPiece, len(data))
+		if err := stream.Send(&workerv1.CardPiece{Data: data[:n]}); err != nil {
+			return err
+		}
+		data = data[n:]
+	}
+	return nil
+}
+
+// Generate implements worker.v1.Worker.
+func (w *Worker) Generate(r *workerv1.GenerateRequest, stream grpc.ServerStreamingServer[workerv1.GenerateReply]) error {
+	if err := w.validate(r); err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	e := w.engine.Load()
+	if e == nil {
+		return status.Error(codes.Unavailable, "the worker is not registered")
+	}
+	b := newBranch(r)
+	if err := e.take(stream.Context(), b, r); err != nil {
+		return rpcError(err)
+	}
+	ctx, span := w.traceGenerate(stream.Context(), r)
+	out, err := relay(stream, e, b)
+	if !out.done {
+		e.do(context.WithoutCancel(ctx), func(e *engine) { e.cancel(b) })
+	}
+	w.traceEnd(ctx, span, b, out, err)
+	return rpcError(err)
+}
+
+// take hands the branch to the engine and waits for its word.
+func (e *engine) take(ctx context.Context, b *branch, r *workerv1.GenerateRequest) error {
+	answer := make(chan error, 1)
+	if err := e.do(ctx, func(e *engine) { answer <- e.admit(b, r) }); err != nil {
+		return err
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-e.done:
+		return ErrFenced
+	}
+}
+
+// relay sends what the branch says until it has ended or the client has left.
+func relay(stream grpc.ServerStreamingServer[workerv1.GenerateReply], e *engine, b *branch) (outcome, error) {
+	var ids []int32
+	position, announced := uint32(0), false
+	for {
+		var o outcome
+		var err error
+		if ids, o, err = b.out.next(stream.Context(), e.done, ids); err != nil {
+			return o, err
+		}
+		if o.started && !announced {
+			announced = true
+			started := &workerv1.Started{CachedTokens: uint32(o.cached)}
+			if err := stream.Send(&workerv1.GenerateReply{Kind: &workerv1.GenerateReply_Started{Started: started}}); err != nil {
+				return o, err
+			}
+		}
+		if len(ids) > 0 {
+			tokens := &workerv1.Tokens{Attempt: b.attempt, Position: position, Ids: ids}
+			if err := stream.Send(&workerv1.GenerateReply{Kind: &workerv1.GenerateReply_Tokens{Tokens: tokens}}); err != nil {
+				return o, err
+			}
+			position += uint32(len(ids))
+		}
+		if o.done {
+			return o, finish(stream, o)
+		}
+	}
+}
+
+func finish(stream grpc.ServerStreamingServer[workerv1.GenerateReply], o outcome) error {
+	if o.err != nil {
+		return o.err
+	}
+	return stream.Send(&workerv1.GenerateReply{Kind: &workerv1.GenerateReply_Finished{Finished: &workerv1.Finished{
+		Reason: o.reason, CachedTokens: uint32(o.history.cached), OutputTokens: uint32(o.output),
+		Preemptions: uint32(o.history.preemptions),
+	}}})
+}
+
+// rpcError is the table of the package's errors to gRPC codes.
+func rpcError(err error) error {
+	var refused *RefusedError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &refused):
+		return status.Error(codes.FailedPrecondition, err.Error())
+	case errors.Is(err, ErrFenced):
+		return status.Error(codes.Aborted, err.Error())
+	case errors.Is(err, context.Canceled):
+		return status.Error(codes.Canceled, err.Error())
+	case errors.Is(err, context.DeadlineExceeded):
+		return status.Error(codes.DeadlineExceeded, err.Error())
+	}
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	return status.Error(codes.Internal, err.Error())
+}
+
+// validate refuses what the engine could not run. Routers have checked all of it for their clients already.
+func (w *Worker) validate(r *workerv1.GenerateRequest) error {
+	s := r.GetSampling()
+	if len(r.Prompt) == 0 || r.MaxTokens == 0 || uint64(len(r.Prompt))+uint64(r.MaxTokens) > w.cfg.Info.MaxModelLen {
+		return errors.New("prompt and max_tokens must be 1 or more, and within the model's length together")
+	}
+	bad := func(id int32) bool { return id < 0 || int(id) >= w.cfg.Vocab }
+	for _, ids := range [][]int32{r.Prompt, r.StopIds} {
+		for _, id := range ids {
+			if bad(id) {
+				return errors.New("an id is outside the vocabulary")
+			}
+		}
+	}
+	for id, v := range s.GetLogitBias() {
+		if bad(id) || !finite(v) {
+			return errors.New("a logit bias is outside the vocabulary or not finite")
+		}
+	}
+	for _, v := range []float32{s.GetTemperature(), s.GetTopP(), s.GetMinP(), s.GetRepetitionPenalty(),
+		s.GetPresencePenalty(), s.GetFrequencyPenalty()} {
+		if !finite(v) {
+			return errors.New("a sampling parameter is not finite")
+		}
+	}
+	if s.GetTemperature() < 0 || s.GetRepetitionPenalty() < 0 || s.GetTopK() < 0 {
+		return errors.New("temperature, repetition_penalty and top_k must not be negative")
+	}
+	return nil
+}
+
+func finite(v float32) bool { return !math.IsNaN(float64(v)) && !math.IsInf(float64(v), 0) }

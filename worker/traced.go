@@ -1,0 +1,135 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	workerv1 "github.com/berthd/berth/api/worker/v1"
+	"github.com/berthd/berth/telemetry"
+)
+
+const scope = "github.com/berthd/berth/worker"
+
+// traceGenerate starts the server's span of a request, a child of the router's.
+func (w *Worker) traceGenerate(ctx context.Context, r *workerv1.GenerateRequest) (context.Context, trace.Span) {
+	return otel.Tracer(scope).Start(telemetry.Extract(ctx), telemetry.SpanGenerate,
+		trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
+			attribute.String(telemetry.KeyRequestID, r.RequestId),
+			attribute.String(telemetry.KeyWorker, w.cfg.ID),
+			attribute.Int(telemetry.KeyInputTokens, len(r.Prompt)),
+			attribute.Int64(telemetry.KeyPages, int64(r.Pages)),
+		))
+}
+
+// traceEnd writes the spans of a branch's life from its history, and ends the server's.
+func (w *Worker) traceEnd(ctx context.Context, span trace.Span, b *branch, o outcome, err error) {
+	defer span.End()
+	if err != nil {
+		span.SetStatus(codes.Error, err.Error())
+	}
+	if !o.done {
+		return
+	}
+	h := o.history
+	part := func(name string, from, to time.Time, attrs ...attribute.KeyValue) {
+		if from.IsZero() {
+			return
+		}
+		if to.IsZero() {
+			to = h.ended
+		}
+		_, s := otel.Tracer(scope).Start(ctx, name, trace.WithTimestamp(from), trace.WithAttributes(attrs...))
+		s.End(trace.WithTimestamp(to))
+	}
+	part(telemetry.SpanWaiting, h.queued, h.started)
+	part(telemetry.SpanPrefill, h.started, h.first, attribute.Int(telemetry.KeyChunks, h.chunks+1),
+		attribute.Int(telemetry.KeyCachedTokens, h.cached))
+	part(telemetry.SpanDecode, h.first, h.ended, attribute.Int(telemetry.KeySteps, h.steps),
+		attribute.Int(telemetry.KeyOutputTokens, o.output))
+	for _, at := range h.preempted {
+		part(telemetry.SpanPreempt, at, at)
+	}
+	w.metrics.finished(b, o)
+}
+
+// metrics are the worker's instruments.
+type metrics struct {
+	stepSeconds, interToken metric.Float64Histogram
+	stepTokens              metric.Int64Histogram
+	preemptions             metric.Int64Counter
+	prefix                  metric.Int64Counter
+}
+
+func newMetrics(w *Worker) (*metrics, error) {
+	m, meter := &metrics{}, otel.Meter(scope)
+	var err error
+	keep := func(e error) {
+		if err == nil {
+			err = e
+		}
+	}
+	var e error
+	m.stepSeconds, e = meter.Float64Histogram(telemetry.MetricStepDuration, metric.WithExplicitBucketBoundaries(telemetry.PerTokenBuckets...))
+	keep(e)
+	m.interToken, e = meter.Float64Histogram(telemetry.MetricInterToken, metric.WithExplicitBucketBoundaries(telemetry.PerTokenBuckets...))
+	keep(e)
+	m.stepTokens, e = meter.Int64Histogram(telemetry.MetricStepTokens, metric.WithExplicitBucketBoundaries(telemetry.TokenBuckets...))
+	keep(e)
+	m.preemptions, e = meter.Int64Counter(telemetry.MetricPreemptions)
+	keep(e)
+	m.prefix, e = meter.Int64Counter(telemetry.MetricPrefixTokens)
+	keep(e)
+	keep(observe(meter, w))
+	return m, err
+}
+
+// observe registers the gauges, read from the last step's state.
+func observe(meter metric.Meter, w *Worker) error {
+	pages, e1 := meter.Int64ObservableGauge(telemetry.MetricPages)
+	running, e2 := meter.Int64ObservableGauge(telemetry.MetricRunning)
+	for _, err := range []error{e1, e2} {
+		if err != nil {
+			return err
+		}
+	}
+	worker := attribute.String("worker", w.cfg.ID)
+	_, err := meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		s := w.Stats()
+		for state, n := range map[string]int{"free": s.Pages.Free, "idle": s.Pages.Idle, "charged": s.Pages.Charged, "overhead": s.Pages.Overhead} {
+			o.ObserveInt64(pages, int64(n), metric.WithAttributes(worker, attribute.String("state", state)))
+		}
+		o.ObserveInt64(running, int64(s.Running))
+		return nil
+	}, pages, running)
+	return err
+}
+
+func (m *metrics) step(s Stats) {
+	if s.StepTokens == 0 {
+		return
+	}
+	ctx := context.Background()
+	kind := "decode"
+	if s.StepTokens > s.Running {
+		kind = "prefill"
+	}
+	m.stepSeconds.Record(ctx, s.StepSeconds, metric.WithAttributes(attribute.String("kind", kind)))
+	m.stepTokens.Record(ctx, int64(s.StepTokens))
+}
+
+func (m *metrics) finished(b *branch, o outcome) {
+	ctx := context.Background()
+	h := o.history
+	m.preemptions.Add(ctx, int64(h.preemptions))
+	m.prefix.Add(ctx, int64(h.cached), metric.WithAttributes(attribute.String("result", "hit")))
+	m.prefix.Add(ctx, int64(b.resume.Prompt-h.cached), metric.WithAttributes(attribute.String("result", "miss")))
+	if n := o.output - 1; n > 0 && !h.first.IsZero() {
+		m.interToken.Record(ctx, h.ended.Sub(h.first).Seconds()/float64(n))
+	}
+}

@@ -1,0 +1,240 @@
+package worker
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
+	workerv1 "github.com/berthd/berth/api/worker/v1"
+	"github.com/berthd/berth/kvpool"
+)
+
+// Config is what a worker is made of.
+type Config struct {
+	ID      string               // name in the cluster
+	Info    *ledgerv1.WorkerInfo // what the cluster is told; geometry, pages, slots and limits are taken from it
+	Card    *workerv1.Card       // tokenizer and template, for routers
+	Device  Device
+	Vocab   int // ids are in [0, Vocab)
+	Routers []string
+	Dial    []grpc.DialOption
+	Lease   time.Duration // of the incarnation; renewed three times a term
+	// StepTimeout takes readiness away while a step runs longer.
+	StepTimeout time.Duration
+	Log         *slog.Logger
+}
+
+// Validate joins everything that is wrong with c.
+func (c Config) Validate() error {
+	var faults []error
+	need := func(ok bool, what string) {
+		if !ok {
+			faults = append(faults, errors.New(what))
+		}
+	}
+	need(c.ID != "", "a worker needs an id")
+	need(len(c.Routers) > 0, "a worker needs a router's address")
+	need(c.Device != nil && c.Vocab > 0, "a worker needs a device and its vocabulary")
+	need(c.Lease >= 100*time.Millisecond, "the lease must be 100 ms or more")
+	need(c.Info.GetSlots() > 0 && c.Info.GetMaxModelLen() > 0, "slots and model length must be 1 or more")
+	return errors.Join(faults...)
+}
+
+// Worker serves reserved requests, one incarnation after another.
+type Worker struct {
+	workerv1.UnimplementedWorkerServer
+	cfg      Config
+	geometry kvpool.Geometry
+	engine   atomic.Pointer[engine]
+	stats    atomic.Pointer[Stats]
+	stepping atomic.Int64 // start of the step that runs, Unix nanoseconds, 0 if none
+	metrics  *metrics
+}
+
+// New returns a worker that Run starts.
+func New(c Config) (*Worker, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	w := &Worker{cfg: c, geometry: geometryOf(c.Info.Geometry)}
+	w.stats.Store(&Stats{})
+	m, err := newMetrics(w)
+	if err != nil {
+		return nil, err
+	}
+	w.metrics = m
+	return w, nil
+}
+
+func geometryOf(g *ledgerv1.Geometry) kvpool.Geometry {
+	out := kvpool.Geometry{
+		BlockSize: int(g.BlockSize), StepsInFlight: int(g.StepsInFlight),
+		MaxBatchTokens: int(g.MaxBatchTokens), PrefillsInStep: int(g.PrefillsInStep),
+	}
+	for _, w := range g.Windows {
+		lg := kvpool.Group{Kind: kvpool.Full}
+		if w > 0 {
+			lg = kvpool.Group{Kind: kvpool.Sliding, Window: int(w)}
+		}
+		out.Groups = append(out.Groups, lg)
+	}
+	return out
+}
+
+// Ready says why the worker takes no work, nil if it does.
+func (w *Worker) Ready() error {
+	if w.engine.Load() == nil {
+		return errors.New("not registered with a router")
+	}
+	if at := w.stepping.Load(); at != 0 && time.Since(time.Unix(0, at)) > w.cfg.StepTimeout {
+		return fmt.Errorf("a step has run for more than %v", w.cfg.StepTimeout)
+	}
+	return nil
+}
+
+// Stats is the state of the last step.
+func (w *Worker) Stats() Stats { return *w.stats.Load() }
+
+// Run serves until ctx ends, another process takes the worker's name (ErrSuperseded), or the device fails.
+func (w *Worker) Run(ctx context.Context) error {
+	for {
+		nonce := make([]byte, 16)
+		rand.Read(nonce)
+		err := w.incarnation(ctx, nonce)
+		if !errors.Is(err, ErrFenced) {
+			return err
+		}
+		w.cfg.Log.Warn("the ledger has ended this incarnation; registering anew")
+	}
+}
+
+// incarnation lives from one registration to its end. The engine starts with the first answer; streams come and go.
+func (w *Worker) incarnation(ctx context.Context, nonce []byte) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer w.engine.Store(nil)
+	l := newLine(w.cfg.Log, w.heartbeat)
+	var session *ledgerv1.Opened
+	ended := make(chan struct{})
+	defer func() {
+		cancel(nil)
+		if session != nil {
+			<-ended
+		}
+	}()
+	for attempt := 0; ; attempt++ {
+		router := w.cfg.Routers[attempt%len(w.cfg.Routers)]
+		err := w.attach(ctx, router, nonce, l, func(opened *ledgerv1.Opened) error {
+			if session != nil {
+				return sameIncarnation(session, opened)
+			}
+			session = opened
+			return w.startEngine(ctx, l, opened, cancel, ended)
+		})
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, ErrFenced), errors.Is(err, ErrSuperseded):
+			return err
+		}
+		w.cfg.Log.Warn("not attached to a router", "router", router, "error", err)
+		select {
+		case <-time.After(min(w.cfg.Lease/10, 500*time.Millisecond)):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// sameIncarnation refuses to go on in another cluster, or as another incarnation, than the engine's.
+func sameIncarnation(was, is *ledgerv1.Opened) error {
+	if was.Session != is.Session || string(was.ClusterId) != string(is.ClusterId) {
+		return ErrFenced
+	}
+	return nil
+}
+
+func (w *Worker) startEngine(ctx context.Context, l *line, o *ledgerv1.Opened, cancel context.CancelCauseFunc, ended chan struct{}) error {
+	id := identity{
+		session: o.Session, revision: string(w.cfg.Info.ModelRevision),
+		numerics: w.cfg.Info.Numerics, layout: w.cfg.Info.Layout,
+	}
+	copy(id.hashKey[:], o.HashKey)
+	e, err := newEngine(watched{w.cfg.Device, w}, w.geometry, int(w.cfg.Info.Pages), id, l, w.note)
+	if err != nil {
+		close(ended)
+		return err
+	}
+	l.deliver = func(f func(*engine)) { e.do(ctx, f) }
+	go func() {
+		defer close(ended)
+		cancel(e.run(ctx))
+	}()
+	w.engine.Store(e)
+	w.cfg.Log.Info("registered", "incarnation", o.Session)
+	return nil
+}
+
+// attach opens a stream to a router, registers, and serves the stream until it breaks.
+func (w *Worker) attach(ctx context.Context, router string, nonce []byte, l *line, opened func(*ledgerv1.Opened) error) error {
+	conn, err := grpc.NewClient(router, w.cfg.Dial...)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := workerv1.NewClusterClient(conn).Attach(ctx)
+	if err != nil {
+		return fmt.Errorf("attach: %w", err)
+	}
+	register := &ledgerv1.Register{Worker: w.cfg.ID, Nonce: nonce, LeaseMs: uint64(w.cfg.Lease.Milliseconds()), Info: w.cfg.Info}
+	if err := stream.Send(&workerv1.FromWorker{Kind: &workerv1.FromWorker_Register{Register: register}}); err != nil {
+		return fmt.Errorf("register: %w", err)
+	}
+	m, err := stream.Recv()
+	if err != nil {
+		return fmt.Errorf("register: %w", err)
+	}
+	if r := m.GetRegistered().GetRefusal(); r != nil {
+		return refusedRegistration(r)
+	}
+	if err := opened(m.GetRegistered().GetOpened()); err != nil {
+		return err
+	}
+	return l.serve(ctx, stream, w.cfg.Lease/3)
+}
+
+func refusedRegistration(r *ledgerv1.Refusal) error {
+	switch r.Code {
+	case ledgerv1.RefusalCode_REFUSAL_CODE_FENCED:
+		return ErrFenced
+	case ledgerv1.RefusalCode_REFUSAL_CODE_SUPERSEDED:
+		return ErrSuperseded
+	}
+	return fmt.Errorf("register: %s", r.Message)
+}
+
+func (w *Worker) heartbeat() *workerv1.Heartbeat {
+	s := w.Stats()
+	h := &workerv1.Heartbeat{
+		ChargedPages: uint64(s.Pages.Charged), IdlePages: uint64(s.Pages.Idle), FreePages: uint64(s.Pages.Free),
+		OverheadPages: uint64(s.Pages.Overhead), Running: uint64(s.Running), Waiting: uint64(s.Waiting),
+	}
+	if err := w.Ready(); err != nil {
+		h.Unready = err.Error()
+	}
+	return h
+}
+
+func (w *Worker) note(s Stats) {
+	w.stats.Store(&s)
+	w.metrics.step(s)
+}
