@@ -1,3 +1,5 @@
+//go:build !cgo || !amd64
+
 package cpu
 
 import "github.com/berthd/berth/model"

@@ -1,0 +1,67 @@
+//go:build cgo && amd64
+
+// The kernels: what Go calls, and the layouts that they share. All matrices are packed in groups of 8 rows, lane = row.
+#ifndef BERTH_KERNELS_H
+#define BERTH_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// Packed weights: one struct holds 8 rows of one block (32 or 256 columns). Dense types are [column][8 rows].
+typedef struct { uint16_t d[8]; int8_t q[16][8][2]; } q8_0_group;                    // 272 B: columns in pairs
+typedef struct { uint16_t d[8]; uint8_t high[32]; uint8_t q[4][32]; } q5_0_group;    // 176 B: columns in fours, low | high nibble
+typedef struct {                                                                     // 1216 B
+	uint16_t d[8], dmin[8];
+	uint8_t scale[8][8], min[8][8]; // by sub-block of 32, by row
+	uint8_t q[4][8][32];            // pairs of sub-blocks share bytes: low | high nibble
+} q4_k_group;
+typedef struct { uint16_t d[8]; int8_t scale[16][8]; uint8_t q[64][32]; } q6_k_group; // 2192 B: codes 0-63 as bytes
+
+// Quantised activations, one token after the other.
+typedef struct { float d; int16_t q[32]; } act_i16;                   // for Q8_0
+typedef struct { float d; int32_t sum; int8_t q[32]; } act_i8;        // for Q5_0
+typedef struct { float d; int16_t sum[16]; int8_t q[256]; } act_i8k;  // for Q4_K, Q6_K; sums of 16
+
+// matmul is out[t·ld + row] = w[row] · a[t] for groups [lo, hi) and n tokens; stride is bytes from token to token.
+typedef void matmul(const void *w, const void *a, size_t stride, float *out, size_t ld, int cols, int lo, int hi, int n);
+matmul matmul_f32, matmul_f16, matmul_bf16, matmul_q8_0, matmul_q5_0, matmul_q4_k, matmul_q6_k;
+
+// pack writes one group from up to 8 stored rows that are row_bytes apart; missing rows are zero.
+typedef void pack(const void *rows, size_t row_bytes, int n, void *group, int cols);
+pack pack_f32, pack_16, pack_q8_0, pack_q5_0, pack_q4_k, pack_q6_k;
+
+// gather writes row r of a packed matrix times scale.
+typedef void gather(const void *w, int cols, int r, float scale, float *out);
+gather gather_f32, gather_f16, gather_bf16, gather_q8_0, gather_q5_0, gather_q4_k, gather_q6_k;
+
+// quantise writes cols activations x in a format.
+typedef void quantise(const float *x, void *out, int cols);
+quantise quantise_i16, quantise_i8, quantise_i8k;
+
+// The same, chosen by number: what Go calls.
+void multiply(int type, const void *w, const void *a, size_t stride, float *out, size_t ld, int cols, int lo, int hi, int n);
+void pack_group(int type, const void *rows, size_t row_bytes, int n, void *group, int cols);
+void gather_row(int type, const void *w, int cols, int r, float scale, float *out);
+void quantise_to(int format, const float *x, void *out, int cols);
+
+void rmsnorm(const float *x, const float *w, float *out, int cols, float eps);
+void rmsnorm_add(float *x, const float *branch, const float *w, int cols, float eps);
+void add(float *x, const float *branch, int cols);
+void rope(float *x, const float *cos, const float *sin, int head_dim);
+void gated_gelu(const float *gate, const float *up, float *out, int n);
+void gated_silu(const float *gate, const float *up, float *out, int n);
+
+// kv is one key head of one layer in the pages.
+typedef struct {
+	const char *pages;
+	size_t page_bytes, key_offset, value_offset; // bytes; keys in a page, values from keys
+	int block_shift, head_dim, half, window;     // window 0: full attention
+	float scale;
+} kv;
+void kv_store(void *key, size_t value_offset, const float *k, const float *v, int head_dim, int half);
+void attend(const kv *c, const int32_t *table, const float *q, float *out, size_t stride, int heads, int pos, int n);
+
+// has_f16c tells whether the processor converts halves.
+int has_f16c(void);
+
+#endif

@@ -1,0 +1,117 @@
+//go:build cgo && amd64
+
+package cpu
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/berthd/berth/model"
+)
+
+// packed is a weight matrix in groups of 8 rows, in the device's memory.
+type packed struct {
+	kind       model.Type
+	rows, cols int
+	groups     int // ⌈rows / 8⌉; missing rows are zero
+	format     format
+	w          unsafe.Pointer
+}
+
+// packer copies tensors into the device's layout, 8 rows at a time, on all threads.
+type packer struct {
+	allocator
+	pool       *pool
+	dequantise bool
+	task       task
+	tensor     *model.Tensor
+	into       packed
+	scratch    [][]float32 // by worker: 8 dequantised rows
+}
+
+func newPacker(d *Device) *packer {
+	p := &packer{allocator: allocator{memory: d.memory}, pool: d.pool, dequantise: d.cfg.Dequantise}
+	p.scratch = make([][]float32, d.cfg.Threads)
+	p.task.do = p.pack
+	return p
+}
+
+// groupsAtATime is how many groups a chunk of packing has.
+const groupsAtATime = 64
+
+// matrix packs a weight matrix.
+func (p *packer) matrix(t *model.Tensor) packed {
+	kind := kernelType(t.Type, p.dequantise)
+	m := packed{kind: kind, rows: t.Rows(), cols: t.Cols(), groups: (t.Rows() + 7) / 8, format: formatOf(kind)}
+	m.w = p.block(m.groups * groupBytes(kind, m.cols))
+	if p.err != nil {
+		return m
+	}
+	p.tensor, p.into = t, m
+	p.pool.run(&p.task, (m.groups+groupsAtATime-1)/groupsAtATime)
+	return m
+}
+
+func (p *packer) pack(chunk, worker int) {
+	m, t := &p.into, p.tensor
+	size := groupBytes(m.kind, m.cols)
+	for g := chunk * groupsAtATime; g < min((chunk+1)*groupsAtATime, m.groups); g++ {
+		n := min(8, m.rows-g*8)
+		group := unsafe.Add(m.w, g*size)
+		if m.kind == t.Type {
+			row := t.Row(g * 8)
+			packGroup(m.kind, unsafe.Pointer(&row[0]), len(row), n, group, m.cols)
+			continue
+		}
+		if len(p.scratch[worker]) < 8*m.cols {
+			p.scratch[worker] = make([]float32, 8*m.cols)
+		}
+		rows := p.scratch[worker]
+		for r := range n {
+			model.Dequantise(t.Type, t.Row(g*8+r), rows[r*m.cols:(r+1)*m.cols])
+		}
+		packGroup(model.F32, unsafe.Pointer(&rows[0]), 4*m.cols, n, group, m.cols)
+	}
+}
+
+// vector copies a norm's weights as f32; nil stays nil.
+func (p *packer) vector(t *model.Tensor) unsafe.Pointer {
+	if t == nil {
+		return nil
+	}
+	w := p.floats(t.Cols())
+	if p.err != nil {
+		return nil
+	}
+	model.Dequantise(t.Type, t.Data, w)
+	return unsafe.Pointer(&w[0])
+}
+
+// packedLayer is model.LayerWeights in the device's layout.
+type packedLayer struct {
+	attnNorm, postAttnNorm, ffnNorm, postFFNNorm, qNorm, kNorm unsafe.Pointer
+
+	q, k, v, o, gate, up, down packed
+}
+
+func (p *packer) layer(w *model.LayerWeights) packedLayer {
+	return packedLayer{
+		attnNorm: p.vector(w.AttnNorm), postAttnNorm: p.vector(w.PostAttnNorm),
+		ffnNorm: p.vector(w.FFNNorm), postFFNNorm: p.vector(w.PostFFNNorm),
+		qNorm: p.vector(w.QNorm), kNorm: p.vector(w.KNorm),
+		q: p.matrix(w.Q), k: p.matrix(w.K), v: p.matrix(w.V), o: p.matrix(w.O),
+		gate: p.matrix(w.Gate), up: p.matrix(w.Up), down: p.matrix(w.Down),
+	}
+}
+
+// checkShape refuses sizes that the vector kernels do not take: they have no scalar tails (N3).
+func checkShape(d *model.Decoder) error {
+	if d.Hidden%8 != 0 || d.FeedForward%8 != 0 || d.HeadDim%16 != 0 || d.HeadDim > maxHeadDim {
+		return fmt.Errorf("hidden %d and feed-forward %d must be multiples of 8, head size %d a multiple of 16 up to %d",
+			d.Hidden, d.FeedForward, d.HeadDim, maxHeadDim)
+	}
+	return nil
+}
+
+// maxHeadDim is MAX_HEAD in attention.c.
+const maxHeadDim = 512

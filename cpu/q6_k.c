@@ -1,0 +1,92 @@
+//go:build cgo && amd64
+
+// Q6_K weights × 8-bit activations.
+//
+// Maths:    y = Σ_b d_w[b] · d_a[b] · Σ_j s[j] (Σ_i c[j,i] · q_a[j,i] − 32 Σ_i q_a[j,i]), blocks b of 256 columns, sub-blocks j of 16, c the
+//           6-bit codes 0–63, s their signed 8-bit scales.
+// Layout:   8 rows of a block are one q6_k_group; columns lie in fours, codes as whole bytes (26 % more than packed 6 bits,
+//           for four operations a column less).
+// Numerics: two fours stay within 16 bits (2 · 2 · 63 · 127 < 2^15); Σ_j within 32 (2^29). Both exact. Then one multiply and
+//           one fma a block, blocks ascending.
+// Bytes:    1.07 a weight; activations 1.14 an element.
+#include "matmul.h"
+
+#define GROUP_BYTES(cols) ((size_t)(cols) / 256 * sizeof(q6_k_group))
+
+// pairs repeats each of 8 signed bytes in both halves of its lane.
+INLINE __m256i pairs(const int8_t *p) {
+	const __m256i x = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p));
+	return _mm256_blend_epi16(x, _mm256_slli_epi32(x, 16), 0xaa);
+}
+
+INLINE void tile(const int G, const int M, const char *w, size_t size, const char *a, size_t stride, float *out, size_t ld, int cols) {
+	const __m256i minus32 = _mm256_set1_epi32(-32);
+	__m256 f[4][4];
+	const act_i8k *x[4];
+	UNROLL for (int m = 0; m < M; m++) {
+		x[m] = (const act_i8k *)(a + m * stride);
+		UNROLL for (int g = 0; g < G; g++) f[g][m] = _mm256_setzero_ps();
+	}
+	for (int b = 0; b < cols / 256; b++) {
+		UNROLL for (int g = 0; g < G; g++) {
+			const q6_k_group *wb = (const q6_k_group *)(w + g * size) + b;
+			__m256i sum[4], low[4];
+			UNROLL for (int m = 0; m < M; m++) sum[m] = low[m] = _mm256_setzero_si256();
+			for (int j = 0; j < 16; j += 2) {
+				const __m256i s0 = pairs(wb->scale[j]), s1 = pairs(wb->scale[j + 1]);
+				UNROLL for (int h = 0; h < 4; h++) {
+					const __m256i q0 = _mm256_loadu_si256((const __m256i *)wb->q[j * 4 + h * 2]);
+					const __m256i q1 = _mm256_loadu_si256((const __m256i *)wb->q[j * 4 + h * 2 + 1]);
+					UNROLL for (int m = 0; m < M; m++) {
+						const int8_t *y = x[m][b].q + j * 16 + h * 8;
+						const __m256i t = _mm256_add_epi16(_mm256_maddubs_epi16(q0, four(y)), _mm256_maddubs_epi16(q1, four(y + 4)));
+						sum[m] = _mm256_add_epi32(sum[m], _mm256_madd_epi16(t, h < 2 ? s0 : s1));
+						KEEP(sum[m]);
+					}
+				}
+				const __m256i both = _mm256_blend_epi16(s0, s1, 0xaa);
+				UNROLL for (int m = 0; m < M; m++)
+					low[m] = _mm256_add_epi32(low[m], _mm256_madd_epi16(both, four(x[m][b].sum + j)));
+			}
+			const __m256 d = halves(wb->d);
+			UNROLL for (int m = 0; m < M; m++) {
+				const __m256i s = _mm256_add_epi32(sum[m], _mm256_mullo_epi32(low[m], minus32));
+				f[g][m] = _mm256_fmadd_ps(_mm256_mul_ps(_mm256_set1_ps(x[m][b].d), d), _mm256_cvtepi32_ps(s), f[g][m]);
+			}
+		}
+	}
+	UNROLL for (int g = 0; g < G; g++)
+		UNROLL for (int m = 0; m < M; m++) _mm256_storeu_ps(out + m * ld + g * 8, f[g][m]);
+}
+
+MATMUL(matmul_q6_k, tile, GROUP_BYTES, 4, 2)
+
+typedef struct { uint8_t low[128], high[64]; int8_t scale[16]; uint16_t d; } __attribute__((packed)) block;
+
+// code is element i: each half of 128 has 64 bytes of low nibbles and 32 of upper bits, quarter k takes bits 2k.
+static int code(const block *b, int i) {
+	const int h = i / 128, k = i % 128 / 32, l = i % 32;
+	return (b->low[h * 64 + k % 2 * 32 + l] >> (k / 2 * 4) & 15) | (b->high[h * 32 + l] >> (2 * k) & 3) << 4;
+}
+
+void pack_q6_k(const void *rows, size_t row_bytes, int n, void *group, int cols) {
+	memset(group, 0, GROUP_BYTES(cols));
+	for (int r = 0; r < n; r++) {
+		const block *src = (const block *)((const char *)rows + r * row_bytes);
+		q6_k_group *dst = group;
+		for (int b = 0; b < cols / 256; b++) {
+			dst[b].d[r] = src[b].d;
+			for (int j = 0; j < 16; j++) dst[b].scale[j][r] = src[b].scale[j];
+			for (int i = 0; i < 256; i++) dst[b].q[i / 4][r * 4 + i % 4] = (uint8_t)code(src + b, i);
+		}
+	}
+}
+
+KERNEL void gather_q6_k(const void *w, int cols, int r, float scale, float *out) {
+	const q6_k_group *g = (const q6_k_group *)((const char *)w + (size_t)(r / 8) * GROUP_BYTES(cols));
+	for (int i = 0; i < cols; i++) {
+		const q6_k_group *b = g + i / 256;
+		const int k = i % 256;
+		out[i] = _cvtsh_ss(b->d[r % 8]) * (float)b->scale[k / 16][r % 8] * (float)((int)b->q[k / 4][r % 8 * 4 + k % 4] - 32) * scale;
+	}
+}

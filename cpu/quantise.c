@@ -1,0 +1,79 @@
+//go:build cgo && amd64
+
+// Activations f32 → integers with a scale for each block of 32 (i16, i8) or 256 (i8k).
+//
+// Maths:    d = max|x| / top, q = round(x / d), ties to even, top = 32767 or 127; a block below 2^−100 is all zero.
+// Numerics: maxima and integer sums have no order; a block depends on its own elements alone.
+// Bytes:    reads 4 an element, writes 2.125, 1.25 or 1.14.
+#include "kernels.h"
+#include "vec.h"
+
+INLINE float top32(const float *x) {
+	__m256 m = magnitude(_mm256_loadu_ps(x));
+	UNROLL for (int i = 8; i < 32; i += 8) m = _mm256_max_ps(m, magnitude(_mm256_loadu_ps(x + i)));
+	return top(m);
+}
+
+// step is d for a maximum; inverse is 1/d, both 0 for a block that is too small to divide by.
+INLINE float step(float max, float range, float *inverse) {
+	const float d = max < 0x1p-100f ? 0 : max / range;
+	*inverse = d > 0 ? 1 / d : 0;
+	return d;
+}
+
+INLINE __m256i rounded(const float *x, float inverse) {
+	return _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_set1_ps(inverse), _mm256_loadu_ps(x)));
+}
+
+// bytes32 is 32 elements as int8.
+INLINE __m256i bytes32(const float *x, float inverse) {
+	const __m256i ab = _mm256_packs_epi32(rounded(x, inverse), rounded(x + 8, inverse));
+	const __m256i cd = _mm256_packs_epi32(rounded(x + 16, inverse), rounded(x + 24, inverse));
+	return _mm256_permutevar8x32_epi32(_mm256_packs_epi16(ab, cd), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
+INLINE int sum_bytes(const int8_t *q, int n) {
+	int s = 0;
+	for (int i = 0; i < n; i++) s += q[i];
+	return s;
+}
+
+KERNEL void quantise_i16(const float *x, void *out, int cols) {
+	act_i16 *o = out;
+	for (int b = 0; b < cols / 32; b++, x += 32) {
+		float inverse;
+		o[b].d = step(top32(x), 32767, &inverse);
+		UNROLL for (int i = 0; i < 32; i += 16) {
+			const __m256i p = _mm256_packs_epi32(rounded(x + i, inverse), rounded(x + i + 8, inverse));
+			_mm256_storeu_si256((__m256i *)(o[b].q + i), _mm256_permute4x64_epi64(p, 0xd8));
+		}
+	}
+}
+
+// quantise_i8 keeps −16 Σ q beside the codes, which is what unsigned 5-bit weights need.
+KERNEL void quantise_i8(const float *x, void *out, int cols) {
+	act_i8 *o = out;
+	for (int b = 0; b < cols / 32; b++, x += 32) {
+		float inverse;
+		o[b].d = step(top32(x), 127, &inverse);
+		_mm256_storeu_si256((__m256i *)o[b].q, bytes32(x, inverse));
+		o[b].sum = -16 * sum_bytes(o[b].q, 32);
+	}
+}
+
+KERNEL void quantise_i8k(const float *x, void *out, int cols) {
+	act_i8k *o = out;
+	for (int b = 0; b < cols / 256; b++, x += 256) {
+		float max = 0, inverse;
+		for (int i = 0; i < 256; i += 32) {
+			const float m = top32(x + i);
+			max = m > max ? m : max;
+		}
+		o[b].d = step(max, 127, &inverse);
+		for (int i = 0; i < 256; i += 32) {
+			_mm256_storeu_si256((__m256i *)(o[b].q + i), bytes32(x + i, inverse));
+			o[b].sum[i / 16] = (int16_t)sum_bytes(o[b].q + i, 16);
+			o[b].sum[i / 16 + 1] = (int16_t)sum_bytes(o[b].q + i + 16, 16);
+		}
+	}
+}

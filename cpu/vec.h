@@ -1,0 +1,69 @@
+//go:build cgo && amd64
+
+// Vector primitives that every kernel shares: one exponential, one reduction tree. Compiled for AVX2, FMA and F16C by
+// target attribute, so that nothing else of the program is. -std=c11 turns contraction off: only what is written as an fma
+// is one.
+#ifndef BERTH_VEC_H
+#define BERTH_VEC_H
+
+#include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define KERNEL __attribute__((target("avx2,fma,f16c")))
+#define INLINE static inline __attribute__((always_inline, target("avx2,fma,f16c")))
+#define UNROLL _Pragma("GCC unroll 16")
+
+// KEEP pins a value in its register at this point: gcc otherwise forms all products of an unrolled block first, and spills.
+#define KEEP(x) __asm__("" : "+x"(x))
+
+INLINE __m256 halves(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
+
+INLINE __m256 bfloats(const void *p) {
+	return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
+}
+
+// four repeats the 4 bytes at p in every 32-bit lane.
+INLINE __m256i four(const void *p) {
+	int32_t v;
+	memcpy(&v, p, 4);
+	return _mm256_set1_epi32(v);
+}
+
+// tree4 sums four vectors, each by the tree ((x0+x1)+(x2+x3)) + ((x4+x5)+(x6+x7)).
+INLINE __m128 tree4(__m256 a, __m256 b, __m256 c, __m256 d) {
+	__m256 t = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+	return _mm_add_ps(_mm256_castps256_ps128(t), _mm256_extractf128_ps(t, 1));
+}
+
+// tree sums one vector by the same tree.
+INLINE float tree(__m256 a) { return _mm_cvtss_f32(tree4(a, a, a, a)); }
+
+INLINE float top(__m256 v) {
+	__m128 a = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+	a = _mm_max_ps(a, _mm_movehl_ps(a, a));
+	return _mm_cvtss_f32(_mm_max_ss(a, _mm_movehdup_ps(a)));
+}
+
+INLINE __m256 magnitude(__m256 v) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v); }
+
+// exponential is e^x to 1-2 ulp for x ≤ 88 and 0 for x < -87 (Cephes expf: x = n ln 2 + r, polynomial of degree 6 in r).
+INLINE __m256 exponential(__m256 x) {
+	const __m256 zero = _mm256_cmp_ps(x, _mm256_set1_ps(-87.0f), _CMP_LT_OQ);
+	x = _mm256_min_ps(_mm256_max_ps(x, _mm256_set1_ps(-87.0f)), _mm256_set1_ps(88.0f));
+	const __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+	__m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693359375f), x);
+	r = _mm256_fnmadd_ps(n, _mm256_set1_ps(-2.12194440e-4f), r);
+	__m256 p = _mm256_set1_ps(1.9875691500e-4f);
+	p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.3981999507e-3f));
+	p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(8.3334519073e-3f));
+	p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(4.1665795894e-2f));
+	p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.6666665459e-1f));
+	p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(5.0000001201e-1f));
+	p = _mm256_fmadd_ps(p, _mm256_mul_ps(r, r), _mm256_add_ps(r, _mm256_set1_ps(1.0f)));
+	p = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23)));
+	return _mm256_andnot_ps(zero, p);
+}
+
+#endif
