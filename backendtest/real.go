@@ -1,5 +1,190 @@
 package backendtest
 
-import "testing"
+import (
+	"fmt"
+	"math"
+	"sync"
+	"testing"
 
-func runReal(t *testing.T, open Opener) { t.Skip("todo") }
+	"github.com/berthd/berth/model"
+)
+
+// Tolerances on the real model; the golden data's README derives them from what llama.cpp does on the same file.
+const (
+	exactLogit  = 0.02
+	exactPPL    = 0.001
+	exactMargin = 0.05
+	fastLogit   = 1.5
+	fastPPL     = 0.015
+	fastMargin  = 0.5  // on prompts
+	clearMargin = 1.5  // on the perplexity text
+	clearAgree  = 0.99 // share of clear positions with the same argmax
+)
+
+const probeStep = 4096 // distance of the ids whose logits are probed
+
+// runReal holds Gemma 3 270M (Q4_K_M) to transformers' results on the dequantised weights.
+func runReal(t *testing.T, open Opener) {
+	exact := Shape{Exact: true, KV: "f32", BlockSize: 16, Pages: 1024, MaxBatchTokens: 512, MaxRows: 64}
+	fast := exact
+	fast.Exact, fast.KV = false, "f16"
+	t.Run("exact", func(t *testing.T) {
+		b := newBench(t, open, RealModel(t), exact)
+		t.Run("prompts", func(t *testing.T) { checkPrompts(t, b, exactLogit, 0, exactMargin) })
+		t.Run("perplexity", func(t *testing.T) { checkPerplexity(t, b, exactPPL) })
+	})
+	t.Run("fast", func(t *testing.T) {
+		b := newBench(t, open, RealModel(t), fast)
+		t.Run("prompts", func(t *testing.T) { checkPrompts(t, b, fastLogit, fastMargin, clearMargin) })
+		t.Run("perplexity", func(t *testing.T) { checkPerplexity(t, b, fastPPL) })
+	})
+	t.Run("invariance", func(t *testing.T) { checkRealInvariance(t, open, RealModel(t), fast) })
+}
+
+// checkPrompts compares the top logits and probes of each prompt, its argmax where the margin is clear, and its greedy
+// continuation while it stays clear.
+func checkPrompts(t *testing.T, b *bench, tolerance, argmaxMargin, greedyMargin float32) {
+	var golden struct {
+		Prompts []realPrompt `json:"prompts"`
+	}
+	readJSON(t, "gemma3-270m/logits.json", &golden)
+	worst := float32(0)
+	for _, p := range golden.Prompts {
+		s := b.branch()
+		got := s.prefill(p.IDs, b.shape.MaxBatchTokens, 1)
+		for i, id := range p.TopIDs {
+			worst = max(worst, checkLogit(t, p.Name, got, id, p.TopLogits[i], tolerance))
+		}
+		if b.shape.Exact {
+			for i, want := range p.ProbeLogits {
+				worst = max(worst, checkLogit(t, p.Name, got, int32(i*probeStep), want, tolerance))
+			}
+		}
+		if p.Greedy.Margin[0] >= argmaxMargin && argmax(got) != p.TopIDs[0] {
+			t.Errorf("%s: argmax %d, want %d (margin %g)", p.Name, argmax(got), p.TopIDs[0], p.Greedy.Margin[0])
+		}
+		checkGreedy(t, s, got, p.Name, p.Greedy, greedyMargin)
+		s.drop()
+	}
+	t.Logf("largest difference of a logit: %.4f", worst)
+}
+
+func checkLogit(t *testing.T, name string, got []float32, id int32, want, tolerance float32) float32 {
+	t.Helper()
+	d, _ := distance(got[id:id+1], []float32{want})
+	if !(d <= tolerance) {
+		t.Errorf("%s: logit of %d is %g, want %g ± %g", name, id, got[id], want, tolerance)
+	}
+	return d
+}
+
+// checkPerplexity runs the long text in chunks and compares perplexity and every clear argmax.
+func checkPerplexity(t *testing.T, b *bench, tolerance float64) {
+	var golden perplexity
+	readJSON(t, "gemma3-270m/perplexity.json", &golden)
+	const chunk = 128
+	s, vocab := b.branch(), b.model.Vocab
+	nll := make([]float64, len(golden.NLL))
+	agree, clear := 0, 0
+	for lo := 0; lo < len(golden.IDs); lo += chunk {
+		hi := min(lo+chunk, len(golden.IDs))
+		logits := b.run(s.next(golden.IDs[lo:hi], hi-lo)).Logits[0]
+		best := make([]int32, hi-lo)
+		parallel(hi-lo, func(i int) {
+			x := logits[i*vocab : (i+1)*vocab]
+			best[i] = argmax(x)
+			if lo+i < len(nll) {
+				nll[lo+i] = logSumExp(x) - float64(x[golden.IDs[lo+i+1]])
+			}
+		})
+		for i := lo; i < min(hi, len(nll)); i++ {
+			if golden.Margin[i] > clearMargin {
+				clear++
+				if best[i-lo] == golden.Argmax[i] {
+					agree++
+				}
+			}
+		}
+	}
+	s.drop()
+	sum := 0.0
+	for _, v := range nll {
+		sum += v
+	}
+	ppl := math.Exp(sum / float64(len(nll)))
+	t.Logf("perplexity %.4f, reference %.4f (%+.3f %%); argmax equal on %d of %d clear positions", ppl, golden.PPL,
+		100*(ppl/golden.PPL-1), agree, clear)
+	if math.Abs(ppl/golden.PPL-1) > tolerance {
+		t.Errorf("perplexity %.4f, want %.4f within %g %%", ppl, golden.PPL, 100*tolerance)
+	}
+	if float64(agree) < clearAgree*float64(clear) {
+		t.Errorf("argmax equal on %d of %d positions with margin > %g", agree, clear, clearMargin)
+	}
+}
+
+// logSumExp is ln Σ e^x.
+func logSumExp(x []float32) float64 {
+	top, sum := float64(x[argmax(x)]), 0.0
+	for _, v := range x {
+		if d := float64(v) - top; d > -30 {
+			sum += math.Exp(d)
+		}
+	}
+	return top + math.Log(sum)
+}
+
+// parallel calls f(i) for i in [0, n) on a few goroutines.
+func parallel(n int, f func(i int)) {
+	const width = 4
+	var wg sync.WaitGroup
+	for w := range width {
+		wg.Go(func() {
+			for i := w; i < n; i += width {
+				f(i)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// checkRealInvariance is B3 on the real model's types and shapes, by the logits after one prompt.
+func checkRealInvariance(t *testing.T, open Opener, m *model.Model, s Shape) {
+	ids := randomIDs(m, 90, 3)
+	s.Threads = 1
+	want := newBench(t, open, m, s).branch().prefill(ids, 1, 1)
+	for _, c := range []struct{ blockSize, threads, pages int }{{4, 1, 8192}, {16, 2, 4096}, {64, 5, 1024}} {
+		s.BlockSize, s.Threads, s.Pages = c.blockSize, c.threads, c.pages
+		b := newBench(t, open, m, s)
+		what := fmt.Sprintf("blocks of %d, %d threads", c.blockSize, c.threads)
+		for _, chunk := range []int{256, 33, 16} {
+			seq := b.branch()
+			checkBits(t, seq.prefill(ids, chunk, 1), want, m.Vocab, fmt.Sprintf("%s, chunks of %d", what, chunk))
+			seq.drop()
+		}
+		for _, size := range batchSizes {
+			checkRealBatch(t, b, ids, want, size, what)
+		}
+	}
+}
+
+// checkRealBatch decodes the last token beside size−1 short sequences.
+func checkRealBatch(t *testing.T, b *bench, ids []int32, want []float32, size int, what string) {
+	t.Helper()
+	var rows []model.Row
+	last, mine := len(ids)-1, size/2
+	branches := make([]*branch, size)
+	for i := range branches {
+		branches[i] = b.branch()
+		tokens, outputs := randomIDs(b.model, 1+i%3, uint64(i)), 0
+		if i == mine {
+			branches[i].prefill(ids[:last], 512, 0)
+			tokens, outputs = ids[last:], 1
+		}
+		rows = append(rows, branches[i].next(tokens, outputs))
+		rows[i].Outputs = 1
+	}
+	checkBits(t, b.run(rows...).Logits[mine], want, b.model.Vocab, fmt.Sprintf("%s, in a batch of %d", what, size))
+	for _, s := range branches {
+		s.drop()
+	}
+}
