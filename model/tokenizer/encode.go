@@ -1,0 +1,94 @@
+package tokenizer
+
+import (
+	"strings"
+	"unsafe"
+)
+
+// Encode appends the ids of text to ids. Control tokens that stand in the text are recognised if special is set; a
+// beginning token is not added.
+func (t *Tokenizer) Encode(ids []int32, text string, special bool) []int32 {
+	m := &t.own
+	if special {
+		m = &t.special
+	}
+	e := encoder{t: t}
+	at := 0
+	for _, c := range m.find(text) {
+		ids = e.fragment(ids, text[at:c.lo], at == 0)
+		ids = append(ids, c.id)
+		at = c.hi
+	}
+	return e.fragment(ids, text[at:], at == 0)
+}
+
+// EncodePrompt is Encode with control tokens recognised, after the beginning token if the vocabulary wants one and the
+// text does not begin with it.
+func (t *Tokenizer) EncodePrompt(text string) []int32 {
+	var ids []int32
+	if bos := t.spec.BOS; t.spec.AddBOS && bos >= 0 && !strings.HasPrefix(text, t.pieces[bos]) {
+		ids = append(ids, bos)
+	}
+	return t.Encode(ids, text, true)
+}
+
+// encoder is the scratch memory of one call.
+type encoder struct {
+	t       *Tokenizer
+	escaped []byte
+	merge   merger
+}
+
+// fragment encodes text between special tokens: spaces become marks, and runs that no token spans are merged apart.
+func (e *encoder) fragment(ids []int32, text string, first bool) []int32 {
+	if text == "" {
+		return ids
+	}
+	s := e.escaped[:0]
+	if first && e.t.spec.AddSpacePrefix {
+		s = append(s, spaceMark...)
+	}
+	for {
+		i := strings.IndexByte(text, ' ')
+		if i < 0 {
+			break
+		}
+		s = append(append(s, text[:i]...), spaceMark...)
+		text = text[i+1:]
+	}
+	s = append(s, text...)
+	e.escaped = s
+	lo := 0
+	prev, n := symbol(s)
+	for at := n; at < len(s); at += n {
+		var next uint32
+		next, n = symbol(s[at:])
+		if !e.t.joins.has(prev, next) {
+			ids = e.run(ids, s[lo:at])
+			lo = at
+		}
+		prev = next
+	}
+	return e.run(ids, s[lo:])
+}
+
+// run encodes bytes that merge among themselves, from the cache if they are short and were seen before.
+func (e *encoder) run(ids []int32, s []byte) []int32 {
+	if id, ok := e.t.ids[view(s)]; ok && len(s) <= int(symbolLen[s[0]>>4]) {
+		return append(ids, id)
+	}
+	if len(s) > maxCached {
+		return e.merge.run(ids, e.t, s)
+	}
+	entry, at := e.t.cache.get(s)
+	if entry == nil {
+		from := len(ids)
+		ids = e.merge.run(ids, e.t, s)
+		e.t.cache.put(at, s, ids[from:])
+		return ids
+	}
+	return append(ids, entry.ids...)
+}
+
+// view is s as a string that must not outlive it.
+func view(s []byte) string { return unsafe.String(unsafe.SliceData(s), len(s)) }

@@ -1,0 +1,233 @@
+package tokenizer_test
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/berthd/berth/model"
+	"github.com/berthd/berth/model/tokenizer"
+)
+
+const golden = "../../testdata/golden/"
+
+// fromGGUF builds the tokenizer of a model file, as the worker's card does.
+func fromGGUF(t testing.TB, path string) *tokenizer.Tokenizer {
+	t.Helper()
+	f, err := model.OpenFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	spec := tokenizer.Spec{BOS: -1, EOS: -1, Unknown: -1}
+	spec.Kind, _ = f.String("tokenizer.ggml.model")
+	spec.Tokens, _ = f.Strings("tokenizer.ggml.tokens")
+	spec.Scores, _ = f.Floats("tokenizer.ggml.scores")
+	types, _ := f.Ints("tokenizer.ggml.token_type")
+	for _, v := range types {
+		spec.Types = append(spec.Types, tokenizer.Type(v))
+	}
+	for key, id := range map[string]*int32{"bos": &spec.BOS, "eos": &spec.EOS, "unknown": &spec.Unknown} {
+		if v, ok := f.Uint("tokenizer.ggml." + key + "_token_id"); ok {
+			*id = int32(v)
+		}
+	}
+	spec.AddBOS, _ = f.Bool("tokenizer.ggml.add_bos_token")
+	spec.AddSpacePrefix = true
+	if v, ok := f.Bool("tokenizer.ggml.add_space_prefix"); ok {
+		spec.AddSpacePrefix = v
+	}
+	tok, err := tokenizer.New(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
+func realModel(t testing.TB) *tokenizer.Tokenizer {
+	t.Helper()
+	path := os.Getenv("BERTH_MODEL")
+	if path == "" {
+		cache, _ := os.UserCacheDir()
+		path = filepath.Join(cache, "berth", "gemma3-270m-q4_k_m.gguf")
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("the real model is not here (%v): fetch it with `bin/berth pull gemma3-270m`", err)
+	}
+	return fromGGUF(t, path)
+}
+
+func readJSON(t testing.TB, path string, into any) {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+type realRow struct {
+	Hex     string  `json:"hex"`
+	Plain   []int32 `json:"llama_cpp"`
+	Special []int32 `json:"llama_cpp_parse_special"`
+}
+
+func TestRealVocabulary(t *testing.T) { // T1, T2
+	tok := realModel(t)
+	var file struct {
+		Strings []realRow `json:"strings"`
+	}
+	readJSON(t, golden+"gemma3-270m/tokens.json", &file)
+	for _, row := range file.Strings {
+		raw, err := hex.DecodeString(row.Hex)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(raw)
+		for _, special := range []bool{false, true} {
+			want := row.Plain
+			if special {
+				want = row.Special
+			}
+			got := tok.Encode(nil, text, special)
+			if !slices.Equal(got, want) {
+				t.Errorf("T1: %q (special %v): %v, want %v", text, special, got, want)
+			}
+			back := tok.Decode(got, true)
+			if utf8.ValidString(text) && back != strings.ReplaceAll(text, "\u2581", " ") {
+				t.Errorf("T2: %q came back as %q", text, back)
+			}
+		}
+	}
+}
+
+func TestTinyVocabulary(t *testing.T) { // T1, T2
+	tok := fromGGUF(t, golden+"tiny/gemma3/model-q8_0.gguf")
+	var file struct {
+		Strings []struct {
+			Text        string  `json:"text"`
+			IDs         []int32 `json:"ids"`
+			IDsSpecial  []int32 `json:"ids_special"`
+			Decoded     string  `json:"decoded"`
+			DecodedSkip string  `json:"decoded_skip"`
+		} `json:"strings"`
+	}
+	readJSON(t, golden+"tiny/gemma3/tokenizer_golden.json", &file)
+	for _, row := range file.Strings {
+		got := tok.Encode(nil, row.Text, true)
+		if !slices.Equal(got, row.IDs) {
+			t.Errorf("T1: %q: %v, want %v", row.Text, got, row.IDs)
+		}
+		if d := tok.Decode(row.IDs, true); d != row.Decoded {
+			t.Errorf("T2: %v decode to %q, want %q", row.IDs, d, row.Decoded)
+		}
+		if d := tok.Decode(row.IDs, false); d != row.DecodedSkip {
+			t.Errorf("T2: %v decode to %q without special tokens, want %q", row.IDs, d, row.DecodedSkip)
+		}
+		if with := tok.EncodePrompt(row.Text); !strings.HasPrefix(row.Text, "<bos>") && !slices.Equal(with, row.IDsSpecial) {
+			t.Errorf("prompt %q: %v, want %v", row.Text, with, row.IDsSpecial)
+		}
+	}
+}
+
+// TestPrompt keeps the double beginning of a chat template's text out (vllm-project/vllm#27486).
+func TestPromptHasOneBeginning(t *testing.T) {
+	tok := fromGGUF(t, golden+"tiny/gemma3/model-q8_0.gguf")
+	if ids := tok.EncodePrompt("<bos>hi"); ids[0] != 2 || ids[1] == 2 {
+		t.Errorf("%v begins twice", ids)
+	}
+}
+
+// TestCuts merges with and without cutting where no token joins, on random text of awkward characters.
+func TestCutsChangeNothing(t *testing.T) { // T1
+	tok := fromGGUF(t, golden+"tiny/gemma3/model-q8_0.gguf")
+	alphabet := []string{"a", "the", " ", "  ", "\n", "é", "今", "🙂", "\xff", "\xf0\x9f", "<", "<bos>", "1", "▁", "ing", "."}
+	rng := rand.New(rand.NewPCG(5, 5))
+	for range 3000 {
+		var b strings.Builder
+		for range 1 + rng.IntN(40) {
+			b.WriteString(alphabet[rng.IntN(len(alphabet))])
+		}
+		text := b.String()
+		if got, want := tok.Encode(nil, text, false), tokenizer.EncodeWhole(tok, text); !slices.Equal(got, want) {
+			t.Fatalf("%q: %v in cuts, %v whole", text, got, want)
+		}
+	}
+}
+
+func TestDecoderNeverSplitsCharacters(t *testing.T) { // T3
+	tok := fromGGUF(t, golden+"tiny/gemma3/model-q8_0.gguf")
+	rng := rand.New(rand.NewPCG(6, 6))
+	for range 2000 {
+		var ids []int32
+		for range 1 + rng.IntN(30) {
+			ids = append(ids, int32(rng.IntN(tok.Len())))
+		}
+		d := tok.NewDecoder(true)
+		var b strings.Builder
+		for _, id := range ids {
+			part := d.Add(id)
+			if !utf8.ValidString(part) {
+				t.Fatalf("%v: %q is cut", ids, part)
+			}
+			b.WriteString(part)
+		}
+		b.WriteString(d.Flush())
+		if whole := tok.Decode(ids, true); b.String() != whole {
+			t.Fatalf("%v: %q in parts, %q whole", ids, b.String(), whole)
+		}
+	}
+}
+
+func FuzzEncode(f *testing.F) { // T2
+	tok := fromGGUF(f, golden+"tiny/gemma3/model-q8_0.gguf")
+	for _, s := range []string{"", " ", "▁▁", "<bos>x<eos>", "\xed\xa0\x80", "🙂  \n\n\t"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		back := tok.Decode(tok.Encode(nil, s, true), true)
+		if utf8.ValidString(s) && back != strings.ReplaceAll(s, "▁", " ") {
+			t.Fatalf("%q came back as %q", s, back)
+		}
+	})
+}
+
+func BenchmarkEncode(b *testing.B) {
+	tok := realModel(b)
+	var file struct {
+		Strings []realRow `json:"strings"`
+	}
+	readJSON(b, golden+"gemma3-270m/tokens.json", &file)
+	var mixed strings.Builder
+	for _, row := range file.Strings {
+		raw, _ := hex.DecodeString(row.Hex)
+		if utf8.Valid(raw) && len(raw) < 300 {
+			mixed.Write(raw)
+			mixed.WriteByte('\n')
+		}
+	}
+	rng := rand.New(rand.NewPCG(3, 3))
+	random := make([]byte, 4096)
+	for i := range random {
+		random[i] = "etaoinshrdlucmfwypvbgkqjxz"[rng.IntN(26)]
+	}
+	for name, text := range map[string]string{
+		"mixed": mixed.String(), "random letters": string(random), "spaces": strings.Repeat(" ", 4096),
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			ids := make([]int32, 0, len(text))
+			for b.Loop() {
+				ids = tok.Encode(ids[:0], text, true)
+			}
+		})
+	}
+}

@@ -1,0 +1,132 @@
+package tokenizer
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Type is what a token stands for, as GGUF's tokenizer.ggml.token_type has it.
+type Type uint8
+
+// The types of tokens.
+const (
+	Normal      Type = 1
+	Unknown     Type = 2
+	Control     Type = 3
+	UserDefined Type = 4
+	Unused      Type = 5
+	Byte        Type = 6
+)
+
+// Spec is a vocabulary and its rules, as GGUF's tokenizer.ggml.* keys have them.
+type Spec struct {
+	Kind           string    // tokenizer.ggml.model
+	Tokens         []string  // by id
+	Scores         []float32 // by id; the highest merges first
+	Types          []Type    // by id; empty makes all Normal
+	BOS, EOS       int32     // −1 if there is none
+	Unknown        int32
+	AddBOS, AddEOS bool
+	AddSpacePrefix bool
+	End            []int32 // ids that end a generation
+}
+
+// ErrVocabulary says that a vocabulary cannot be used.
+var ErrVocabulary = errors.New("bad vocabulary")
+
+const spaceMark = "\u2581" // stands for a space inside tokens
+
+// Tokenizer encodes and decodes by one vocabulary. It is safe for concurrent use.
+type Tokenizer struct {
+	spec    Spec
+	ids     map[string]int32
+	pieces  []string // by id, what decoding gives
+	bytes   [256]int32
+	special matcher // control and user-defined tokens
+	own     matcher // user-defined tokens
+	joins   joins
+	cache   cache
+}
+
+// New builds a tokenizer. The kinds known are "llama" (SentencePiece-style merges by score).
+func New(s Spec) (*Tokenizer, error) {
+	n := len(s.Tokens)
+	switch {
+	case s.Kind != "llama":
+		return nil, fmt.Errorf("%w: tokenizer.ggml.model %q is not supported, only \"llama\" is", ErrVocabulary, s.Kind)
+	case n == 0:
+		return nil, fmt.Errorf("%w: no tokens", ErrVocabulary)
+	case len(s.Scores) != n || len(s.Types) != n && len(s.Types) != 0:
+		return nil, fmt.Errorf("%w: %d tokens, %d scores, %d types", ErrVocabulary, n, len(s.Scores), len(s.Types))
+	}
+	for _, id := range append([]int32{s.BOS, s.EOS, s.Unknown}, s.End...) {
+		if id < -1 || int(id) >= n {
+			return nil, fmt.Errorf("%w: special id %d of %d tokens", ErrVocabulary, id, n)
+		}
+	}
+	t := &Tokenizer{spec: s, ids: make(map[string]int32, n), pieces: make([]string, n)}
+	t.index()
+	return t, nil
+}
+
+// index builds the look-up tables from the vocabulary.
+func (t *Tokenizer) index() {
+	for b := range t.bytes {
+		t.bytes[b] = t.spec.Unknown
+	}
+	var special, own []int32
+	for i, text := range t.spec.Tokens {
+		id := int32(i)
+		t.pieces[i] = strings.ReplaceAll(text, spaceMark, " ")
+		switch t.typeOf(id) {
+		case Byte:
+			if b, ok := parseByte(text); ok {
+				t.bytes[b], t.pieces[i] = id, string([]byte{b})
+			}
+		case Control, Unknown:
+			t.pieces[i] = text
+			special = append(special, id)
+		case UserDefined:
+			own = append(own, id)
+		}
+		if _, dup := t.ids[text]; !dup {
+			t.ids[text] = id
+		}
+		t.joins.learn(text)
+	}
+	text := func(id int32) string { return t.pieces[id] }
+	t.own = newMatcher(own, text)
+	t.special = newMatcher(append(special, own...), text)
+}
+
+func (t *Tokenizer) typeOf(id int32) Type {
+	if len(t.spec.Types) == 0 {
+		return Normal
+	}
+	return t.spec.Types[id]
+}
+
+// parseByte reads a token of the form <0x41>.
+func parseByte(s string) (byte, bool) {
+	if len(s) != 6 || s[:3] != "<0x" || s[5] != '>' {
+		return 0, false
+	}
+	hi, lo := strings.IndexByte("0123456789ABCDEF", s[3]), strings.IndexByte("0123456789ABCDEF", s[4])
+	return byte(hi<<4 | lo), hi >= 0 && lo >= 0
+}
+
+// Len is the number of tokens.
+func (t *Tokenizer) Len() int { return len(t.spec.Tokens) }
+
+// Spec is what the tokenizer was built from.
+func (t *Tokenizer) Spec() Spec { return t.spec }
+
+// Piece is the text of one token, as bytes that need not be whole characters.
+func (t *Tokenizer) Piece(id int32) string { return t.pieces[id] }
+
+// IsControl says that a token has no text of its own for a reader: it marks turns, beginnings and ends.
+func (t *Tokenizer) IsControl(id int32) bool {
+	typ := t.typeOf(id)
+	return typ == Control || typ == Unknown
+}
