@@ -12,9 +12,13 @@ func (t *Tokenizer) Encode(ids []int32, text string, special bool) []int32 {
 	if special {
 		m = &t.special
 	}
-	e := encoder{t: t}
+	e, _ := t.scratch.Get().(*encoder)
+	if e == nil {
+		e = &encoder{t: t}
+	}
+	defer t.scratch.Put(e)
 	at := 0
-	for _, c := range m.find(text) {
+	for _, c := range e.finder.find(m, text) {
 		ids = e.fragment(ids, text[at:c.lo], at == 0)
 		ids = append(ids, c.id)
 		at = c.hi
@@ -35,6 +39,7 @@ func (t *Tokenizer) EncodePrompt(text string) []int32 {
 // encoder is the scratch memory of one call.
 type encoder struct {
 	t       *Tokenizer
+	finder  finder
 	escaped []byte
 	merge   merger
 }
@@ -74,9 +79,6 @@ func (e *encoder) fragment(ids []int32, text string, first bool) []int32 {
 
 // run encodes bytes that merge among themselves, from the cache if they are short and were seen before.
 func (e *encoder) run(ids []int32, s []byte) []int32 {
-	if id, ok := e.t.ids[view(s)]; ok && len(s) <= int(symbolLen[s[0]>>4]) {
-		return append(ids, id)
-	}
 	if len(s) > maxCached {
 		return e.merge.run(ids, e.t, s)
 	}

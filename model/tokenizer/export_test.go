@@ -18,7 +18,7 @@ func EncodeWhole(t *Tokenizer, text string) []int32 {
 		}
 		ids = new(merger).run(ids, t, b)
 	}
-	for _, c := range t.own.find(text) {
+	for _, c := range new(finder).find(&t.own, text) {
 		whole(text[at:c.lo])
 		ids = append(ids, c.id)
 		at = c.hi

@@ -214,13 +214,17 @@ func BenchmarkEncode(b *testing.B) {
 			mixed.WriteByte('\n')
 		}
 	}
+	var prose struct {
+		IDs []int32 `json:"ids"`
+	}
+	readJSON(b, golden+"gemma3-270m/perplexity.json", &prose)
 	rng := rand.New(rand.NewPCG(3, 3))
 	random := make([]byte, 4096)
 	for i := range random {
 		random[i] = "etaoinshrdlucmfwypvbgkqjxz"[rng.IntN(26)]
 	}
 	for name, text := range map[string]string{
-		"mixed": mixed.String(), "random letters": string(random), "spaces": strings.Repeat(" ", 4096),
+		"prose": tok.Decode(prose.IDs, false), "mixed": mixed.String(), "random letters": string(random), "spaces": strings.Repeat(" ", 4096),
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(text)))

@@ -5,6 +5,7 @@ package tokenizer
 type merger struct {
 	syms []sym
 	heap []pair
+	sums []uint64 // hashes of the run's prefixes
 }
 
 // sym is a piece of the run: s[at:at+n]; n = 0 once it was joined to the one before it.
@@ -23,7 +24,7 @@ type pair struct {
 func (p pair) before(q pair) bool { return p.score > q.score || p.score == q.score && p.left < q.left }
 
 func (m *merger) run(ids []int32, t *Tokenizer, s []byte) []int32 {
-	m.syms, m.heap = m.syms[:0], m.heap[:0]
+	m.syms, m.heap, m.sums = m.syms[:0], m.heap[:0], prefixSums(m.sums[:0], s)
 	for at := 0; at < len(s); {
 		_, n := symbol(s[at:])
 		i := int32(len(m.syms))
@@ -48,12 +49,12 @@ func (m *merger) run(ids []int32, t *Tokenizer, s []byte) []int32 {
 		m.consider(t, s, p.left, l.next)
 	}
 	for i := int32(0); i >= 0; i = m.syms[i].next {
-		text := s[m.syms[i].at : m.syms[i].at+m.syms[i].n]
-		if id, ok := t.ids[view(text)]; ok {
+		lo, hi := m.syms[i].at, m.syms[i].at+m.syms[i].n
+		if id, ok := t.table.find(s, m.sums, lo, hi); ok {
 			ids = append(ids, id)
 			continue
 		}
-		for _, b := range text {
+		for _, b := range s[lo:hi] {
 			ids = append(ids, t.bytes[b])
 		}
 	}
@@ -66,7 +67,7 @@ func (m *merger) consider(t *Tokenizer, s []byte, left, right int32) {
 		return
 	}
 	l, r := m.syms[left], m.syms[right]
-	if id, ok := t.ids[view(s[l.at:r.at+r.n])]; ok {
+	if id, ok := t.table.find(s, m.sums, l.at, r.at+r.n); ok {
 		m.push(pair{t.spec.Scores[id], left, right, l.n + r.n})
 	}
 }

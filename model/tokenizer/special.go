@@ -69,56 +69,72 @@ type cut struct {
 	id     int32
 }
 
-// find returns the tokens to cut out of text, in order.
-func (m *matcher) find(text string) []cut {
-	places, masks := m.candidates(text)
-	if len(places) == 0 {
+// finder is the scratch memory of one text's search.
+type finder struct {
+	places []int    // where some token stands
+	masks  []uint64 // of each place, a bit for each length that stands there
+	any    []uint64 // lengths that stand anywhere
+	taken  []bool   // by byte of the text
+	cuts   []cut
+}
+
+// find returns the tokens to cut out of text, in order; they hold until the next call.
+func (f *finder) find(m *matcher, text string) []cut {
+	f.cuts = f.cuts[:0]
+	f.candidates(m, text)
+	if len(f.places) == 0 {
 		return nil
 	}
-	words := (len(m.lengths) + 63) / 64
-	taken := make([]bool, len(text))
-	var cuts []cut
+	words := m.words()
+	f.taken = append(f.taken[:0], make([]bool, len(text))...)
 	for class, n := range m.lengths {
-		for i, lo := range places {
+		if f.any[class/64]&(1<<(class%64)) == 0 {
+			continue
+		}
+		for i, lo := range f.places {
 			// What is taken already is at least as long, so it covers an end of whatever it overlaps.
-			if masks[i*words+class/64]&(1<<(class%64)) == 0 || taken[lo] || taken[lo+n-1] {
+			if f.masks[i*words+class/64]&(1<<(class%64)) == 0 || f.taken[lo] || f.taken[lo+n-1] {
 				continue
 			}
 			for j := lo; j < lo+n; j++ {
-				taken[j] = true
+				f.taken[j] = true
 			}
-			cuts = append(cuts, cut{lo, lo + n, m.lookup(text[lo : lo+n])})
+			f.cuts = append(f.cuts, cut{lo, lo + n, m.lookup(text[lo : lo+n])})
 		}
 	}
-	slices.SortFunc(cuts, func(a, b cut) int { return cmp.Compare(a.lo, b.lo) })
-	return cuts
+	slices.SortFunc(f.cuts, func(a, b cut) int { return cmp.Compare(a.lo, b.lo) })
+	return f.cuts
 }
 
-// candidates are the places where some token stands, with a bit for each length that stands there.
-func (m *matcher) candidates(text string) (places []int, masks []uint64) {
-	words := (len(m.lengths) + 63) / 64
-	row := make([]uint64, words)
+func (m *matcher) words() int { return (len(m.lengths) + 63) / 64 }
+
+// candidates finds the places where some token stands.
+func (f *finder) candidates(m *matcher, text string) {
+	words := m.words()
+	f.places, f.masks = f.places[:0], f.masks[:0]
+	f.any = append(f.any[:0], make([]uint64, words)...)
 	for lo := range len(text) {
 		if !m.starts[text[lo]] {
 			continue
 		}
-		clear(row)
+		at, i := m.child(0, text[lo]), lo+1
 		found := false
-		for at, i := m.child(0, text[lo]), lo+1; at != 0; i++ {
+		for ; at != 0; i++ {
 			if nd := &m.nodes[at]; nd.id >= 0 {
-				row[nd.class/64] |= 1 << (nd.class % 64)
-				found = true
+				if !found {
+					f.places = append(f.places, lo)
+					f.masks = append(f.masks, make([]uint64, words)...)
+					found = true
+				}
+				f.masks[len(f.masks)-words+int(nd.class/64)] |= 1 << (nd.class % 64)
+				f.any[nd.class/64] |= 1 << (nd.class % 64)
 			}
 			if i == len(text) {
 				break
 			}
 			at = m.child(at, text[i])
 		}
-		if found {
-			places, masks = append(places, lo), append(masks, row...)
-		}
 	}
-	return places, masks
 }
 
 func (m *matcher) lookup(s string) int32 {

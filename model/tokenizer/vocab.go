@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 )
 
 // Type is what a token stands for, as GGUF's tokenizer.ggml.token_type has it.
@@ -40,13 +41,14 @@ const spaceMark = "\u2581" // stands for a space inside tokens
 // Tokenizer encodes and decodes by one vocabulary. It is safe for concurrent use.
 type Tokenizer struct {
 	spec    Spec
-	ids     map[string]int32
+	table   table
 	pieces  []string // by id, what decoding gives
 	bytes   [256]int32
 	special matcher // control and user-defined tokens
 	own     matcher // user-defined tokens
 	joins   joins
 	cache   cache
+	scratch sync.Pool // of *encoder
 }
 
 // New builds a tokenizer. The kinds known are "llama" (SentencePiece-style merges by score).
@@ -65,7 +67,7 @@ func New(s Spec) (*Tokenizer, error) {
 			return nil, fmt.Errorf("%w: special id %d of %d tokens", ErrVocabulary, id, n)
 		}
 	}
-	t := &Tokenizer{spec: s, ids: make(map[string]int32, n), pieces: make([]string, n)}
+	t := &Tokenizer{spec: s, table: newTable(s.Tokens), pieces: make([]string, n)}
 	t.index()
 	return t, nil
 }
@@ -89,9 +91,6 @@ func (t *Tokenizer) index() {
 			special = append(special, id)
 		case UserDefined:
 			own = append(own, id)
-		}
-		if _, dup := t.ids[text]; !dup {
-			t.ids[text] = id
 		}
 		t.joins.learn(text)
 	}
