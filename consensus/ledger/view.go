@@ -11,13 +11,15 @@ import (
 // View is an immutable copy of what placement, notices and people read. Views share the entries of workers that did not
 // change between them; nothing in a View may be written to.
 type View struct {
-	Revision     uint64
-	ClusterID    []byte // nil before bootstrap
-	HashKey      []byte
-	NextSession  uint64 // the number that the next session gets
-	Sessions     int    // living, of routers and workers
-	Reservations int
-	Workers      []*WorkerView // ascending name, fenced ones included
+	Revision    uint64
+	ClusterID   []byte // nil before bootstrap
+	HashKey     []byte
+	NextSession uint64 // the number that the next session gets
+	Sessions    int    // living, of routers and workers
+	// ShortestLeaseMs is that of the living sessions, 0 if there are none.
+	ShortestLeaseMs uint64
+	Reservations    int
+	Workers         []*WorkerView // ascending name, fenced ones included
 }
 
 // WorkerView is a worker in a View. Pages and slots are those of the living incarnation.
@@ -64,6 +66,11 @@ func (s *State) View() *View {
 	v := &View{
 		Revision: s.revision, ClusterID: s.clusterID, HashKey: s.hashKey, NextSession: s.nextSession,
 		Sessions: len(s.sessions), Reservations: len(s.reservations), Workers: make([]*WorkerView, len(s.workers)),
+	}
+	for i, c := range s.sessions {
+		if i == 0 || c.leaseMs < v.ShortestLeaseMs {
+			v.ShortestLeaseMs = c.leaseMs
+		}
 	}
 	for i, w := range s.workers {
 		if w.view == nil {

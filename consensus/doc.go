@@ -1,0 +1,26 @@
+// Package consensus keeps the ledger on disk and, in time, on several replicas: it is the shell of raft around the pure
+// package ledger.
+//
+// The life of a proposal:
+//
+//	Propose, Submit, Session.Do
+//	        │
+//	        ▼
+//	   committer  ── what piled up while two entries were in flight ──▶  raft: write, sync, commit
+//	                                                                         │
+//	   answer ◀── results ── machine: State.Apply, one view a batch ◀────────┘
+//
+// Goroutines, all waited for by Close: the committer's one, one for each of the at most two entries in flight, the
+// leader's clock (lead.go), one for each Session, and raft's own.
+//
+// Invariants, quoted by tests:
+//
+//   - N1: proposals enter the log in the order in which they were submitted.
+//   - N2: a result is given out only after its entry is on disk (of a majority), and View shows it by then.
+//   - N3: who resends a proposal under the same (session, sequence) has it applied once, whatever failed in between.
+//   - N4: a node that was killed goes on from the same state: equal digests at equal revisions.
+//   - N5: time in the ledger never runs faster than the leader's clock, and not at all without a leader.
+//
+// It never decides anything about pages, never blocks in Apply on anything but memory, and never retries a Tick: time
+// that was lost stays lost.
+package consensus

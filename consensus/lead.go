@@ -1,0 +1,111 @@
+package consensus
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
+)
+
+// lead runs the leader's duties while this node leads: the name of a new cluster, then time.
+func (n *Node) lead(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.raft.LeaderCh():
+		}
+		for n.raft.State() == raft.Leader && ctx.Err() == nil {
+			if err := n.reign(ctx); err != nil && ctx.Err() == nil {
+				n.config.Log.Warn("ledger leadership interrupted", "node", n.config.ID, "error", err.Error())
+				n.pause(ctx)
+			}
+		}
+	}
+}
+
+// reign lasts until the leadership, or ctx, ends. Its first tick lets no time pass: nobody could renew before it.
+func (n *Node) reign(ctx context.Context) error {
+	if err := n.raft.Barrier(0).Error(); err != nil {
+		return fmt.Errorf("read the log to its end: %w", err)
+	}
+	if n.View().ClusterID == nil {
+		if err := n.nameCluster(ctx); err != nil {
+			return err
+		}
+	}
+	n.config.Log.Info("ledger leader", "node", n.config.ID, "term", n.Term(), "revision", n.Revision())
+	last := n.config.Clock.Now()
+	if err := n.tick(ctx, 0); err != nil {
+		return err
+	}
+	for {
+		interval := n.tickInterval()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-n.config.Clock.After(interval):
+		}
+		// A leader that was stopped for a while, like its routers, has heard from nobody in that time.
+		elapsed := n.config.Clock.Now().Sub(last).Truncate(time.Millisecond)
+		last = last.Add(elapsed)
+		if err := n.tick(ctx, min(elapsed, 2*interval)); err != nil {
+			return err
+		}
+	}
+}
+
+// pause is between two tries of what needs a quorum.
+func (n *Node) pause(ctx context.Context) {
+	select {
+	case <-n.config.Clock.After(retryPause):
+	case <-ctx.Done():
+	}
+}
+
+// tickInterval is short enough for a session to miss two ticks in a term.
+func (n *Node) tickInterval() time.Duration {
+	shortest := time.Duration(n.View().ShortestLeaseMs) * time.Millisecond
+	if shortest == 0 {
+		return n.config.TickInterval
+	}
+	return max(time.Millisecond, min(n.config.TickInterval, shortest/3))
+}
+
+// tick lets time pass once. It goes to the log once: a repeat would let it pass twice.
+func (n *Node) tick(ctx context.Context, delta time.Duration) error {
+	n.mu.Lock()
+	heard := n.heard
+	n.heard = map[uint64]struct{}{}
+	n.mu.Unlock()
+	answered := make(chan error, 1)
+	n.Submit(&ledgerv1.Proposal{Command: &ledgerv1.Command{Kind: &ledgerv1.Command_Tick{Tick: &ledgerv1.Tick{
+		DeltaMs: uint64(delta.Milliseconds()), Live: slices.Sorted(maps.Keys(heard)),
+	}}}}, func(_ *ledgerv1.Result, err error) { answered <- err })
+	select {
+	case err := <-answered:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// nameCluster gives a new cluster its identity. If another leader was faster, its name stays.
+func (n *Node) nameCluster(ctx context.Context) error {
+	random := make([]byte, 32)
+	if err := n.draw(random); err != nil {
+		return fmt.Errorf("draw a cluster id: %w", err)
+	}
+	_, err := n.Propose(ctx, &ledgerv1.Proposal{Command: &ledgerv1.Command{
+		Kind: &ledgerv1.Command_Bootstrap{Bootstrap: &ledgerv1.Bootstrap{ClusterId: random[:16], HashKey: random[16:]}},
+	}})
+	if err != nil {
+		return fmt.Errorf("name the cluster: %w", err)
+	}
+	return nil
+}

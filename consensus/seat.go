@@ -1,0 +1,112 @@
+package consensus
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftwal "github.com/hashicorp/raft-wal"
+	"github.com/hashicorp/raft-wal/metadb"
+)
+
+// cachedEntries stay in memory, so that a leader does not read back what it has just written.
+const cachedEntries = 512
+
+// seat is a node's place in a cluster: what raft writes to, what it speaks through, and who starts with it.
+type seat struct {
+	log       raft.LogStore
+	stable    raft.StableStore
+	snapshots raft.SnapshotStore
+	transport raft.Transport
+	// founders is the first configuration of the cluster; used on an empty disk only.
+	founders []raft.Server
+	// close gives back what raft does not.
+	close func() error
+}
+
+// openSeat takes the directory and the address of c, for a cluster of one.
+func openSeat(c Config) (_ *seat, err error) {
+	var opened []func() error
+	closeAll := func() error {
+		var faults []error
+		for i := len(opened) - 1; i >= 0; i-- {
+			faults = append(faults, opened[i]())
+		}
+		return errors.Join(faults...)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeAll())
+		}
+	}()
+	walDir := filepath.Join(c.Dir, "wal")
+	if err := os.MkdirAll(walDir, 0o700); err != nil {
+		return nil, fmt.Errorf("make ledger directory: %w", err)
+	}
+	unlock, err := lockDir(c.Dir)
+	if err != nil {
+		return nil, err
+	}
+	opened = append(opened, unlock)
+	logger := raftLog(c.Log)
+	meta := &metadb.BoltMetaDB{} // ours, because raft-wal 0.4.0 does not close its own: the directory would stay locked
+	opened = append(opened, meta.Close)
+	wal, err := raftwal.Open(walDir, raftwal.WithLogger(logger), raftwal.WithMetaStore(meta))
+	if err != nil {
+		return nil, fmt.Errorf("open ledger log: %w", err)
+	}
+	opened = append(opened, wal.Close)
+	cache, err := raft.NewLogCache(cachedEntries, wal)
+	if err != nil {
+		return nil, fmt.Errorf("cache ledger log: %w", err)
+	}
+	snapshots, err := raft.NewFileSnapshotStoreWithLogger(c.Dir, 2, logger)
+	if err != nil {
+		return nil, fmt.Errorf("open ledger snapshots: %w", err)
+	}
+	transport, err := raft.NewTCPTransportWithLogger(c.Bind, nil, 3, 10*time.Second, logger)
+	if err != nil {
+		return nil, fmt.Errorf("listen for raft on %s: %w", c.Bind, err)
+	}
+	opened = append(opened, transport.Close)
+	founder := raft.Server{ID: raft.ServerID(c.ID), Address: transport.LocalAddr()}
+	return &seat{
+		log: cache, stable: wal, snapshots: snapshots, transport: transport,
+		founders: []raft.Server{founder}, close: closeAll,
+	}, nil
+}
+
+// lockDir makes sure that one process at a time has dir: raft's own stores would wait for ever.
+func lockDir(dir string) (unlock func() error, err error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock ledger directory: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %s: %w", ErrInUse, dir, err), f.Close())
+	}
+	return f.Close, nil
+}
+
+// raftConfig holds the timeouts that were measured: a leader is missed after 300 ms, below 100 ms a busy machine would
+// lose leaders that live.
+func raftConfig(c Config) *raft.Config {
+	r := raft.DefaultConfig()
+	r.LocalID = raft.ServerID(c.ID)
+	r.HeartbeatTimeout = 300 * time.Millisecond
+	r.ElectionTimeout = 300 * time.Millisecond
+	r.LeaderLeaseTimeout = 150 * time.Millisecond
+	r.CommitTimeout = 10 * time.Millisecond
+	r.MaxAppendEntries = 512
+	r.BatchApplyCh = true
+	r.SnapshotThreshold = c.SnapshotThreshold
+	r.SnapshotInterval = c.SnapshotInterval
+	r.TrailingLogs = c.SnapshotThreshold
+	r.NoLegacyTelemetry = true
+	r.Logger = raftLog(c.Log)
+	return r
+}

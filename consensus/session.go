@@ -1,0 +1,140 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
+)
+
+// windowPlaces is how many commands of a session may wait for an answer. Half of ledger.MaxUnacked: while an answer is
+// missing, as many others again may arrive and stay unacknowledged.
+const windowPlaces = 512
+
+// Session is a router's client of the log: it numbers commands, keeps many on their way at once, resends what got no
+// answer, renews its lease and opens anew once fenced. All methods may be called by many goroutines at once.
+type Session struct {
+	node   *Node
+	router string
+	lease  time.Duration
+
+	lane   atomic.Pointer[lane] // of the current session
+	places chan struct{}        // one a command without an answer
+	retry  chan struct{}        // a lane wants its window resent after a pause
+	fenced chan struct{}        // a lane learned that its session ended
+	cancel context.CancelFunc   // ends keep
+	done   chan struct{}        // closed when keep has ended
+}
+
+// OpenSession opens a session for a router and keeps it until Close. It waits for a quorum until ctx is done.
+func (n *Node) OpenSession(ctx context.Context, router string, lease time.Duration) (*Session, error) {
+	s := &Session{
+		node: n, router: router, lease: lease,
+		places: make(chan struct{}, windowPlaces),
+		retry:  make(chan struct{}, 1), fenced: make(chan struct{}, 1),
+		done: make(chan struct{}),
+	}
+	if err := s.open(ctx); err != nil {
+		return nil, fmt.Errorf("open session of %s: %w", router, err)
+	}
+	keepCtx, cancel := n.scope()
+	s.cancel = cancel
+	if err := n.adopt(func() { s.keep(keepCtx) }); err != nil {
+		cancel()
+		return nil, err
+	}
+	return s, nil
+}
+
+// ID is the number of the current session. It changes when a fenced session was opened anew.
+func (s *Session) ID() uint64 { return s.lane.Load().session }
+
+// Close stops renewing: the ledger ends the session a lease later. Commands without an answer get ErrClosed.
+func (s *Session) Close() {
+	s.cancel()
+	<-s.done
+}
+
+// Do applies a command once and returns its result, which nobody may write to; a refusal is a result (see ledger.Err).
+// Commands are applied in the order of the calls. ErrFenced: the session ended, and with it maybe the command; the next
+// session is being opened. If ctx ends first the command goes on alone, and a reservation that comes of it is dropped.
+func (s *Session) Do(ctx context.Context, command *ledgerv1.Command) (*ledgerv1.Result, error) {
+	select {
+	case s.places <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for a place in the session: %w", ctx.Err())
+	}
+	x := &item{command: command, answered: make(chan struct{}), free: func() { <-s.places }}
+	l := s.lane.Load()
+	l.add(x)
+	select {
+	case <-x.answered:
+		return x.result, x.err
+	case <-ctx.Done():
+		l.abandon(x)
+		return nil, fmt.Errorf("wait for the ledger: %w", ctx.Err())
+	}
+}
+
+// keep renews, resends and reopens until the session or the node is closed.
+func (s *Session) keep(ctx context.Context) {
+	defer close(s.done)
+	defer func() { s.lane.Load().die(ErrClosed) }()
+	clock := s.node.config.Clock
+	renew := clock.After(s.lease / 4)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-renew:
+			s.node.Renew(s.ID())
+			renew = clock.After(s.lease / 4)
+		case <-s.retry:
+			s.node.pause(ctx)
+			s.lane.Load().resend()
+		case <-s.fenced:
+			s.node.config.Log.Warn("router session fenced", "router", s.router, "session", s.ID())
+			if err := s.open(ctx); err != nil && ctx.Err() == nil {
+				s.node.config.Log.Error("router session cannot be opened", "router", s.router, "error", err.Error())
+			}
+		}
+	}
+}
+
+// open starts a session with a new nonce and makes it the current one, trying again while there is no quorum.
+func (s *Session) open(ctx context.Context) error {
+	nonce := make([]byte, 16)
+	if err := s.node.draw(nonce); err != nil {
+		return fmt.Errorf("draw a nonce: %w", err)
+	}
+	p := &ledgerv1.Proposal{Command: &ledgerv1.Command{Kind: &ledgerv1.Command_OpenRouter{OpenRouter: &ledgerv1.OpenRouter{
+		Router: s.router, Nonce: nonce, LeaseMs: uint64(s.lease.Milliseconds()),
+	}}}}
+	for {
+		r, err := s.node.Propose(ctx, p)
+		switch {
+		case err == nil && r.GetOpened() != nil:
+			s.lane.Store(&lane{owner: s, session: r.GetOpened().Session})
+			return nil
+		case err == nil && s.node.Ready() == nil:
+			return errors.New(r.GetRefusal().GetMessage())
+		case err != nil && !errors.Is(err, ErrNoQuorum):
+			return err
+		}
+		if s.node.pause(ctx); ctx.Err() != nil {
+			return fmt.Errorf("%w: %w", ErrNoQuorum, ctx.Err())
+		}
+	}
+}
+
+// draw fills b from the node's source of randomness.
+func (n *Node) draw(b []byte) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, err := io.ReadFull(n.config.Random, b)
+	return err
+}
