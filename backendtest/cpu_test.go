@@ -24,3 +24,5 @@ func openCPU(reference bool) backendtest.Opener {
 func TestCPU(t *testing.T) { backendtest.Run(t, openCPU(false)) }
 
 func TestReference(t *testing.T) { backendtest.RunTiny(t, openCPU(true)) }
+
+func BenchmarkCPU(b *testing.B) { backendtest.Benchmark(b, openCPU(false)) }

@@ -4,7 +4,7 @@
 #include "kernels.h"
 
 enum { F32 = 0, F16 = 1, Q5_0 = 6, Q8_0 = 8, Q4_K = 12, Q6_K = 14, BF16 = 30 };
-enum { INT16X32 = 1, INT8X32 = 2, INT8X256 = 3 };
+enum { INT16X32 = 1, INT8X32 = 2 };
 
 void multiply(int type, const void *w, const void *a, size_t stride, float *out, size_t ld, int cols, int lo, int hi, int n) {
 	matmul *f = matmul_f32;
@@ -48,6 +48,5 @@ void quantise_to(int format, const float *x, void *out, int cols) {
 	switch (format) {
 	case INT16X32: quantise_i16(x, out, cols); break;
 	case INT8X32: quantise_i8(x, out, cols); break;
-	case INT8X256: quantise_i8k(x, out, cols); break;
 	}
 }

@@ -29,7 +29,6 @@ const (
 	floats format = iota // f32
 	int16x32
 	int8x32
-	int8x256
 	formatCount
 )
 
@@ -40,8 +39,6 @@ func (f format) bytes(cols int) int {
 		return cols / 32 * C.sizeof_act_i16
 	case int8x32:
 		return cols / 32 * C.sizeof_act_i8
-	case int8x256:
-		return cols / 256 * C.sizeof_act_i8k
 	}
 	// One line more than the vector, so that tokens do not fall on the same cache sets.
 	return (cols*4+63)&^63 + 64
@@ -61,10 +58,8 @@ func formatOf(t model.Type) format {
 	switch t {
 	case model.Q8_0:
 		return int16x32
-	case model.Q5_0:
+	case model.Q5_0, model.Q4_K, model.Q6_K:
 		return int8x32
-	case model.Q4_K, model.Q6_K:
-		return int8x256
 	}
 	return floats
 }

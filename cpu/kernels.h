@@ -17,10 +17,13 @@ typedef struct {                                                                
 } q4_k_group;
 typedef struct { uint16_t d[8]; int8_t scale[16][8]; uint8_t q[64][32]; } q6_k_group; // 2192 B: codes 0-63 as bytes
 
-// Quantised activations, one token after the other.
-typedef struct { float d; int16_t q[32]; } act_i16;                   // for Q8_0
-typedef struct { float d; int32_t sum; int8_t q[32]; } act_i8;        // for Q5_0
-typedef struct { float d; int16_t sum[16]; int8_t q[256]; } act_i8k;  // for Q4_K, Q6_K; sums of 16
+// Quantised activations, one token after the other, a scale for each 32.
+typedef struct { float d; int16_t q[32]; } act_i16; // for Q8_0
+typedef struct {                                    // for Q5_0, Q4_K, Q6_K
+	float d, dsum;  // dsum = d · Σ q
+	int16_t sum[2]; // Σ q of the first and the last 16
+	int8_t q[32];
+} act_i8;
 
 // matmul is out[t·ld + row] = w[row] · a[t] for groups [lo, hi) and n tokens; stride is bytes from token to token.
 typedef void matmul(const void *w, const void *a, size_t stride, float *out, size_t ld, int cols, int lo, int hi, int n);
@@ -36,7 +39,7 @@ gather gather_f32, gather_f16, gather_bf16, gather_q8_0, gather_q5_0, gather_q4_
 
 // quantise writes cols activations x in a format.
 typedef void quantise(const float *x, void *out, int cols);
-quantise quantise_i16, quantise_i8, quantise_i8k;
+quantise quantise_i16, quantise_i8;
 
 // The same, chosen by number: what Go calls.
 void multiply(int type, const void *w, const void *a, size_t stride, float *out, size_t ld, int cols, int lo, int hi, int n);

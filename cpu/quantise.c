@@ -1,10 +1,10 @@
 //go:build cgo && amd64
 
-// Activations f32 → integers with a scale for each block of 32 (i16, i8) or 256 (i8k).
+// Activations f32 → integers, with a scale for each block of 32.
 //
 // Maths:    d = max|x| / top, q = round(x / d), ties to even, top = 32767 or 127; a block below 2^−100 is all zero.
 // Numerics: maxima and integer sums have no order; a block depends on its own elements alone.
-// Bytes:    reads 4 an element, writes 2.125, 1.25 or 1.14.
+// Bytes:    reads 4 an element, writes 2.125 or 1.375.
 #include "kernels.h"
 #include "vec.h"
 
@@ -50,30 +50,16 @@ KERNEL void quantise_i16(const float *x, void *out, int cols) {
 	}
 }
 
-// quantise_i8 keeps −16 Σ q beside the codes, which is what unsigned 5-bit weights need.
+// quantise_i8 keeps sums beside the codes: weights with unsigned codes or a minimum need them.
 KERNEL void quantise_i8(const float *x, void *out, int cols) {
 	act_i8 *o = out;
 	for (int b = 0; b < cols / 32; b++, x += 32) {
 		float inverse;
 		o[b].d = step(top32(x), 127, &inverse);
 		_mm256_storeu_si256((__m256i *)o[b].q, bytes32(x, inverse));
-		o[b].sum = -16 * sum_bytes(o[b].q, 32);
-	}
-}
-
-KERNEL void quantise_i8k(const float *x, void *out, int cols) {
-	act_i8k *o = out;
-	for (int b = 0; b < cols / 256; b++, x += 256) {
-		float max = 0, inverse;
-		for (int i = 0; i < 256; i += 32) {
-			const float m = top32(x + i);
-			max = m > max ? m : max;
-		}
-		o[b].d = step(max, 127, &inverse);
-		for (int i = 0; i < 256; i += 32) {
-			_mm256_storeu_si256((__m256i *)(o[b].q + i), bytes32(x + i, inverse));
-			o[b].sum[i / 16] = (int16_t)sum_bytes(o[b].q + i, 16);
-			o[b].sum[i / 16 + 1] = (int16_t)sum_bytes(o[b].q + i + 16, 16);
-		}
+		const int s0 = sum_bytes(o[b].q, 16), s1 = sum_bytes(o[b].q + 16, 16);
+		o[b].sum[0] = (int16_t)s0;
+		o[b].sum[1] = (int16_t)s1;
+		o[b].dsum = o[b].d * (float)(s0 + s1);
 	}
 }
