@@ -31,6 +31,7 @@ func (n *Node) lead(ctx context.Context) {
 
 // reign lasts until the leadership, or ctx, ends. Its first tick lets no time pass: nobody could renew before it.
 func (n *Node) reign(ctx context.Context) error {
+	term := n.Term()
 	if err := n.raft.Barrier(0).Error(); err != nil {
 		return fmt.Errorf("read the log to its end: %w", err)
 	}
@@ -39,7 +40,8 @@ func (n *Node) reign(ctx context.Context) error {
 			return err
 		}
 	}
-	n.config.Log.Info("ledger leader", "node", n.config.ID, "term", n.Term(), "revision", n.Revision())
+	n.reigns.Store(term)
+	n.config.Log.Info("ledger leader", "node", n.config.ID, "term", term, "revision", n.Revision())
 	last := n.config.Clock.Now()
 	if err := n.tick(ctx, 0); err != nil {
 		return err

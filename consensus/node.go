@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 
@@ -26,6 +27,8 @@ type Node struct {
 	once   sync.Once
 	closed error
 	owned  sync.WaitGroup // the leader's clock and the sessions
+
+	reigns atomic.Uint64 // the term that this node leads in with the whole log applied
 
 	mu       sync.Mutex // also guards config.Random
 	stopping bool
@@ -123,7 +126,7 @@ func (n *Node) Leader() (id string, self bool) {
 	return string(leader), n.raft.State() == raft.Leader
 }
 
-// Ready is nil if proposals can be committed here; else it wraps ErrNoQuorum or ErrClosed.
+// Ready is nil if proposals can be committed here and View shows all that were committed before; else it wraps ErrNoQuorum or ErrClosed.
 func (n *Node) Ready() error {
 	select {
 	case <-n.stop:
@@ -133,8 +136,8 @@ func (n *Node) Ready() error {
 	if _, self := n.Leader(); !self {
 		return fmt.Errorf("%w: node %s does not lead", ErrNoQuorum, n.config.ID)
 	}
-	if n.View().ClusterID == nil {
-		return fmt.Errorf("%w: the cluster has no name yet", ErrNoQuorum)
+	if n.reigns.Load() != n.Term() {
+		return fmt.Errorf("%w: node %s has not applied its log to the end", ErrNoQuorum, n.config.ID)
 	}
 	return nil
 }

@@ -120,7 +120,7 @@ func (s *Session) open(ctx context.Context) error {
 		case err == nil && r.GetOpened() != nil:
 			s.lane.Store(&lane{owner: s, session: r.GetOpened().Session})
 			return nil
-		case err == nil && s.node.Ready() == nil:
+		case err == nil && s.node.View().ClusterID != nil:
 			return errors.New(r.GetRefusal().GetMessage())
 		case err != nil && !errors.Is(err, ErrNoQuorum):
 			return err

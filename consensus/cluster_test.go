@@ -1,0 +1,318 @@
+package consensus
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
+)
+
+// network is between the nodes of a bubble: every message takes its time, some are lost, links can be cut one way.
+type network struct {
+	mu   sync.Mutex
+	rng  *rand.Rand
+	loss float64
+	cut  map[[2]raft.ServerAddress]bool
+}
+
+func (n *network) hop(from, to raft.ServerAddress) error {
+	n.mu.Lock()
+	takes := time.Duration(100+n.rng.IntN(900)) * time.Microsecond
+	lost := n.cut[[2]raft.ServerAddress{from, to}] || n.rng.Float64() < n.loss
+	n.mu.Unlock()
+	time.Sleep(takes)
+	if lost {
+		time.Sleep(50 * time.Millisecond)
+		return errors.New("lost")
+	}
+	return nil
+}
+
+// isolate cuts a node off, or only the way to it or from it.
+func (n *network) isolate(node raft.ServerAddress, to, from bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cut = map[[2]raft.ServerAddress]bool{}
+	for i := range 3 {
+		other := raft.ServerAddress(fmt.Sprintf("n%d", i))
+		n.cut[[2]raft.ServerAddress{other, node}] = to
+		n.cut[[2]raft.ServerAddress{node, other}] = from
+	}
+}
+
+// wire is a node's end of the network.
+type wire struct {
+	*raft.InmemTransport
+	net *network
+}
+
+func (w *wire) both(to raft.ServerAddress, call func() error) error {
+	if err := w.net.hop(w.LocalAddr(), to); err != nil {
+		return err
+	}
+	if err := call(); err != nil {
+		return err
+	}
+	return w.net.hop(to, w.LocalAddr())
+}
+
+// AppendEntriesPipeline keeps raft to calls that can be lost one by one.
+func (w *wire) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.AppendPipeline, error) {
+	return nil, raft.ErrPipelineReplicationNotSupported
+}
+
+func (w *wire) AppendEntries(id raft.ServerID, to raft.ServerAddress, a *raft.AppendEntriesRequest,
+	r *raft.AppendEntriesResponse) error {
+	return w.both(to, func() error { return w.InmemTransport.AppendEntries(id, to, a, r) })
+}
+
+func (w *wire) RequestVote(id raft.ServerID, to raft.ServerAddress, a *raft.RequestVoteRequest,
+	r *raft.RequestVoteResponse) error {
+	return w.both(to, func() error { return w.InmemTransport.RequestVote(id, to, a, r) })
+}
+
+func (w *wire) RequestPreVote(id raft.ServerID, to raft.ServerAddress, a *raft.RequestPreVoteRequest,
+	r *raft.RequestPreVoteResponse) error {
+	return w.both(to, func() error { return w.InmemTransport.RequestPreVote(id, to, a, r) })
+}
+
+func (w *wire) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, a *raft.InstallSnapshotRequest,
+	r *raft.InstallSnapshotResponse, data io.Reader) error {
+	return w.both(to, func() error { return w.InmemTransport.InstallSnapshot(id, to, a, r, data) })
+}
+
+// bubble is a cluster in memory and virtual time.
+type bubble struct {
+	net   *network
+	nodes []*Node
+}
+
+func newBubble(t *testing.T, size int, seed uint64) *bubble {
+	b := &bubble{net: &network{rng: rand.New(rand.NewPCG(seed, 1))}}
+	var servers []raft.Server
+	var ends []*raft.InmemTransport
+	for i := range size {
+		id := fmt.Sprintf("n%d", i)
+		_, end := raft.NewInmemTransport(raft.ServerAddress(id))
+		ends = append(ends, end)
+		servers = append(servers, raft.Server{ID: raft.ServerID(id), Address: raft.ServerAddress(id)})
+	}
+	for i, end := range ends {
+		for _, other := range ends {
+			if end != other {
+				end.Connect(other.LocalAddr(), other)
+			}
+		}
+		store := raft.NewInmemStore()
+		n, err := start(Config{ID: string(servers[i].ID)}.withDefaults(), &seat{
+			log: store, stable: store, snapshots: raft.NewInmemSnapshotStore(),
+			transport: &wire{end, b.net}, founders: servers, close: end.Close,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.nodes = append(b.nodes, n)
+	}
+	return b
+}
+
+// leader waits for a node that is ready and is not the one given.
+func (b *bubble) leader(not *Node) *Node {
+	for {
+		for _, n := range b.nodes {
+			if n != not && n.Ready() == nil {
+				return n
+			}
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func (b *bubble) close(t *testing.T) {
+	for _, n := range b.nodes {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// N5: a session that is renewed lives; one that is not ends within a lease and a tick, not before its lease.
+func TestLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, 1, 1)
+		defer b.close(t)
+		n := b.leader(nil)
+		kept, err := n.OpenSession(t.Context(), "r1", 3*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone, err := n.OpenSession(t.Context(), "r2", 3*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if n.View().Sessions != 2 {
+			t.Fatalf("%d sessions live, want 2", n.View().Sessions)
+		}
+		gone.Close()
+		closed := time.Now()
+		for n.View().Sessions == 2 {
+			<-n.Changed()
+		}
+		if took := time.Since(closed); took < 2*time.Second || took > 4*time.Second {
+			t.Errorf("N5: the session ended after %v", took)
+		}
+		do(t, kept, drop(1))
+	})
+}
+
+// N1, N3: with the leader cut off again and again, in every direction, each reserve is applied once.
+func TestThreeNodesLosingLeaders(t *testing.T) {
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { losingLeaders(t, seed) })
+		})
+	}
+}
+
+// losingLeaders has clients that carry their own sequences to whoever leads, as a worker's line does.
+func losingLeaders(t *testing.T, seed uint64) {
+	b := newBubble(t, 3, seed)
+	defer b.close(t)
+	b.net.loss = 0.01
+	w := register(t, b.leader(nil), "w1", 1<<20, 1<<20)
+	var clients sync.WaitGroup
+	const each = 40
+	for c := range 4 {
+		clients.Go(func() {
+			rng := rand.New(rand.NewPCG(seed, uint64(c)))
+			session := b.insist(t, &ledgerv1.Proposal{Command: &ledgerv1.Command{
+				Kind: &ledgerv1.Command_OpenRouter{OpenRouter: &ledgerv1.OpenRouter{
+					Router: "r", Nonce: []byte{byte(c)}, LeaseMs: 600_000,
+				}},
+			}}).GetOpened().GetSession()
+			for i := range uint64(each) {
+				r := b.insist(t, &ledgerv1.Proposal{Session: session, Sequence: i + 1, Acked: i, Command: reserve("w1", w, 1)})
+				if r.GetReserved() == nil {
+					t.Errorf("reserve: %v", r)
+				}
+				time.Sleep(time.Duration(rng.IntN(200)) * time.Millisecond)
+			}
+		})
+	}
+	for k := range 3 {
+		time.Sleep(time.Second)
+		old := b.leader(nil)
+		kind := (int(seed) + k) % 3
+		b.net.isolate(old.seat.transport.LocalAddr(), kind != 0, kind != 1)
+		b.leader(old)
+		time.Sleep(time.Second)
+		b.net.isolate("", false, false)
+	}
+	clients.Wait()
+	leader := b.leader(nil)
+	if got := leader.View().Worker("w1").Granted; got != 4*each {
+		t.Errorf("N3: granted %d, want %d", got, 4*each)
+	}
+	time.Sleep(time.Second)
+	sameDigests(t, b.nodes)
+}
+
+// insist proposes to whoever leads until there is an answer.
+func (b *bubble) insist(t *testing.T, p *ledgerv1.Proposal) *ledgerv1.Result {
+	for {
+		for _, n := range b.nodes {
+			if _, self := n.Leader(); !self {
+				continue
+			}
+			answered := make(chan *ledgerv1.Result, 1)
+			n.Submit(p, func(r *ledgerv1.Result, err error) {
+				if err != nil && !errors.Is(err, ErrNoQuorum) {
+					t.Errorf("submit: %v", err)
+				}
+				answered <- r
+			})
+			if r := <-answered; r != nil {
+				return r
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// sameDigests compares the replicas at each tick that they both remember (I8 of the ledger, through raft).
+func sameDigests(t *testing.T, nodes []*Node) {
+	known := map[uint64]Digest{}
+	compared := 0
+	for _, n := range nodes {
+		for _, d := range n.Digests() {
+			if other, ok := known[d.Revision]; ok {
+				compared++
+				if other != d {
+					t.Errorf("replicas differ at revision %d", d.Revision)
+				}
+			}
+			known[d.Revision] = d
+		}
+	}
+	if compared < 20 {
+		t.Errorf("%d digests could be compared", compared)
+	}
+}
+
+// N3: a session keeps many commands on their way while its node loses and regains the leadership.
+func TestSessionThroughLostLeadership(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, 3, 7)
+		defer b.close(t)
+		n := b.leader(nil)
+		term := n.Term()
+		w := register(t, n, "w1", 1<<20, 1<<20)
+		s, err := n.OpenSession(t.Context(), "r1", 10*time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		const proposers, each = 32, 100
+		for range proposers {
+			all.Go(func() {
+				for range each {
+					r, err := s.Do(t.Context(), reserve("w1", w, 1))
+					if err != nil || r.GetReserved() == nil {
+						t.Errorf("%v, %v", r, err)
+						return
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+			})
+		}
+		all.Go(func() {
+			for range 3 {
+				time.Sleep(100 * time.Millisecond)
+				b.net.isolate(n.seat.transport.LocalAddr(), true, true)
+				other := b.leader(n)
+				b.net.isolate("", false, false)
+				// The session's node does not forward: give it the leadership back.
+				for n.Ready() != nil {
+					_ = other.raft.LeadershipTransferToServer(raft.ServerID(n.config.ID), n.seat.transport.LocalAddr()).Error()
+					time.Sleep(100 * time.Millisecond)
+				}
+			}
+		})
+		all.Wait()
+		if n.Term() < term+6 {
+			t.Errorf("the leadership was lost %d times only", (n.Term()-term)/2)
+		}
+		if got := n.View().Worker("w1").Granted; got != proposers*each {
+			t.Errorf("N3: granted %d, want %d", got, proposers*each)
+		}
+	})
+}
