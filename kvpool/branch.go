@@ -172,9 +172,9 @@ func (p *Pool) Advance(id BranchID, tokens []int32) {
 			b.tail = b.tail[:0]
 		}
 	}
-	for g, lg := range p.geometry.Groups {
+	for g := range p.geometry.Groups {
 		h := &b.groups[g]
-		first := min(p.geometry.FirstBlock(lg, b.tokens), len(h.pages))
+		first := min(p.firstNeeded(g, b.tokens), len(h.pages))
 		for ; h.lo < first; h.lo++ {
 			p.drop(h.pages[h.lo], h.lo >= h.core)
 			h.pages[h.lo] = NoPage

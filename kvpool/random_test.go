@@ -297,7 +297,7 @@ func demandWorld(t *testing.T, g Geometry, rng *rand.Rand) {
 	}
 	var seqs []*seq
 	need := 0
-	for range 1 + rng.IntN(6) {
+	for range 1 + rng.IntN(2*g.MaxBatchTokens) {
 		s := &seq{prompt: 1 + rng.IntN(60)}
 		s.total = s.prompt + rng.IntN(40)
 		need += g.Demand(s.total).Pages

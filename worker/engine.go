@@ -207,9 +207,15 @@ func (e *engine) end(b *branch, reason ledgerv1.FinishReason, err error) {
 	})
 }
 
-// trim gives back what an account has beyond its branches' near wants, when it is worth a command.
+// trim gives back what an account has beyond its branches' near wants, when it is worth a command: anything, if no
+// branch is left.
 func (e *engine) trim(a *account) {
-	if spare := e.sched.spare(a, growAhead*e.pool.Geometry().BlockSize); spare >= len(e.pool.Geometry().Groups)*growAhead {
+	g := e.pool.Geometry()
+	worth := 1
+	if slices.ContainsFunc(e.sched.branches, func(b *branch) bool { return b.account == a }) {
+		worth = len(g.Groups) * growAhead
+	}
+	if spare := e.sched.spare(a, growAhead*g.BlockSize); spare >= worth {
 		a.giveBack(e.pool, spare)
 		e.line.propose(returnPages(untold(e.accounts)), nil)
 	}

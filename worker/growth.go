@@ -67,8 +67,11 @@ func (e *engine) hearNotice(n *workerv1.Notice) {
 	e.notice = n
 	for _, g := range n.Accounts {
 		a := e.account(g.ShareGroup)
-		a.grown = max(a.grown, g.Pages)
-		mustGrant(e.pool, a)
+		if g.Pages > a.grown {
+			a.grown = g.Pages
+			mustGrant(e.pool, a)
+			e.trim(a) // it may come too late
+		}
 	}
 	for _, b := range e.sched.branches {
 		e.settleGrowth(b)

@@ -116,15 +116,14 @@ func (w *Worker) Run(ctx context.Context) error {
 }
 
 // incarnation lives from one registration to its end. The engine starts with the first answer; streams come and go.
-func (w *Worker) incarnation(ctx context.Context, nonce []byte) error {
+func (w *Worker) incarnation(ctx context.Context, nonce []byte) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	defer w.engine.Store(nil)
 	l := newLine(w.cfg.Log, w.heartbeat)
 	var session *ledgerv1.Opened
 	ended := make(chan struct{})
 	defer func() {
-		cancel(nil)
+		cancel(err)
 		if session != nil {
 			<-ended
 		}

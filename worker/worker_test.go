@@ -1,0 +1,176 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
+)
+
+func prompt(seed uint64, n int) []int32 {
+	rng := rand.New(rand.NewPCG(seed, 9))
+	out := make([]int32, n)
+	for i := range out {
+		out[i] = int32(rng.IntN(vocab))
+	}
+	return out
+}
+
+func TestOneRequest(t *testing.T) {
+	c := start(t, setup{pages: 200, slots: 8})
+	p := prompt(1, 70) // three chunks
+	for _, cached := range []uint32{0, 68} {
+		a, err := c.generate(t.Context(), c.reserve(ask{"g", p, 20}), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(a.ids, say(p, 20)) {
+			t.Errorf("W4: said %v, want %v", a.ids, say(p, 20))
+		}
+		if a.finish.Reason != ledgerv1.FinishReason_FINISH_REASON_LENGTH || a.finish.CachedTokens != cached {
+			t.Errorf("finished %v, want %d tokens cached", a.finish, cached)
+		}
+	}
+	c.await("drain", c.drained)
+}
+
+func TestStopID(t *testing.T) {
+	c := start(t, setup{pages: 200, slots: 8})
+	p := prompt(2, 9)
+	r := c.reserve(ask{"g", p, 50})
+	r.StopIds = []int32{say(p, 7)[6]}
+	a, err := c.generate(t.Context(), r, 0)
+	if err != nil || !slices.Equal(a.ids, say(p, 7)) || a.finish.Reason != ledgerv1.FinishReason_FINISH_REASON_STOP {
+		t.Errorf("%v %v %v", a.ids, a.finish, err)
+	}
+}
+
+// TestShortOfPages runs many requests of three groups on a pool that holds a fraction of them: nothing fails, nothing is
+// cut, every answer is as alone, and all pages come back.
+func TestShortOfPages(t *testing.T) { // W2, W3, W4, W6
+	for _, pages := range []int{90, 150} {
+		t.Run(fmt.Sprint(pages), func(t *testing.T) {
+			c := start(t, setup{pages: pages, slots: 16})
+			shared := prompt(3, 24)
+			var wg sync.WaitGroup
+			preempted := make(chan uint32, 40)
+			for i := range 40 {
+				wg.Go(func() {
+					p := append(slices.Clone(shared[:(i%4)*8]), prompt(uint64(i), 1+i%50)...)
+					a, err := c.generate(t.Context(), c.reserve(ask{fmt.Sprint("g", i%3), p, 30}), 0)
+					if err != nil || !slices.Equal(a.ids, say(p, 30)) {
+						t.Errorf("request %d: %v, said %v", i, err, a.ids)
+						return
+					}
+					preempted <- a.finish.Preemptions
+				})
+			}
+			wg.Wait()
+			c.await("drain", c.drained)
+			close(preempted)
+			n := 0
+			for p := range preempted {
+				n += int(p)
+			}
+			t.Logf("%d preemptions, %d steps", n, c.device.steps)
+			if pages == 90 && n == 0 {
+				t.Error("nothing was preempted: the pool is too large for this test")
+			}
+		})
+	}
+}
+
+func TestCancelsLeaveNothing(t *testing.T) { // W5
+	c := start(t, setup{pages: 150, slots: 64})
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			p := prompt(uint64(i%20), 3+i)
+			r := c.reserve(ask{"g", p, 100})
+			a, err := c.generate(t.Context(), r, 1+i%40)
+			if err != nil || !slices.Equal(a.ids, say(p, len(a.ids))) {
+				t.Errorf("request %d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+	c.await("drain", c.drained)
+}
+
+func TestBrokenLine(t *testing.T) {
+	c := start(t, setup{pages: 120, slots: 16})
+	var wg sync.WaitGroup
+	for i := range 30 {
+		wg.Go(func() {
+			p := prompt(uint64(i), 20)
+			a, err := c.generate(t.Context(), c.reserve(ask{"g", p, 60}), 0)
+			if err != nil || !slices.Equal(a.ids, say(p, 60)) {
+				t.Errorf("request %d: %v, said %d tokens", i, err, len(a.ids))
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	for {
+		select {
+		case <-done:
+			c.await("drain", c.drained)
+			return
+		case <-time.After(5 * time.Millisecond):
+			c.breakStreams()
+		}
+	}
+}
+
+func TestFencedWorkerStartsAnew(t *testing.T) {
+	c := start(t, setup{pages: 150, slots: 16})
+	r := c.reserve(ask{"g", prompt(1, 20), 300})
+	failed := make(chan error, 1)
+	first := make(chan struct{}, 1)
+	go func() {
+		s, err := c.client.Generate(t.Context(), r)
+		for err == nil {
+			if _, err = s.Recv(); err == nil {
+				select {
+				case first <- struct{}{}:
+				default:
+				}
+			}
+		}
+		failed <- err
+	}()
+	<-first
+	was := c.view().Worker("w1").Incarnation
+	c.apply(&ledgerv1.Proposal{Command: &ledgerv1.Command{Kind: &ledgerv1.Command_Tick{Tick: &ledgerv1.Tick{DeltaMs: 1 << 30, Live: []uint64{c.router}}}}})
+	if err := <-failed; status.Code(err) != codes.Aborted {
+		t.Errorf("the request of a fenced incarnation ended with %v", err)
+	}
+	c.await("a new incarnation", func() bool {
+		is := c.view().Worker("w1").Incarnation
+		return is != 0 && is != was && c.worker.Ready() == nil
+	})
+	p := prompt(4, 30)
+	a, err := c.generate(t.Context(), c.reserve(ask{"g", p, 10}), 0)
+	if err != nil || !slices.Equal(a.ids, say(p, 10)) {
+		t.Errorf("after a fence: %v, %v", a.ids, err)
+	}
+	c.await("drain", c.drained)
+}
+
+func TestOrphansAreBuried(t *testing.T) {
+	c := start(t, setup{pages: 150, slots: 16})
+	r := c.reserve(ask{"g", prompt(1, 20), 30})
+	c.propose(&ledgerv1.Command{Kind: &ledgerv1.Command_Drop{Drop: &ledgerv1.Drop{Reservation: r.Reservation}}})
+	c.await("drain", c.drained)
+	if _, err := c.generate(context.Background(), r, 0); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("a dropped reservation was dispatched: %v", err)
+	}
+}
