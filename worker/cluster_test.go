@@ -124,8 +124,10 @@ func (c *cluster) applyLocked(p *ledgerv1.Proposal) *ledgerv1.Result {
 	if err := c.state.Check(); err != nil {
 		c.t.Error(err)
 	}
-	close(c.changed)
-	c.changed = make(chan struct{})
+	if r.GetRefusal() == nil {
+		close(c.changed)
+		c.changed = make(chan struct{})
+	}
 	return r
 }
 

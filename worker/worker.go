@@ -128,9 +128,11 @@ func (w *Worker) incarnation(ctx context.Context, nonce []byte) (err error) {
 			<-ended
 		}
 	}()
+	failures := 0
 	for attempt := 0; ; attempt++ {
 		router := w.cfg.Routers[attempt%len(w.cfg.Routers)]
 		err := w.attach(ctx, router, nonce, l, func(opened *ledgerv1.Opened) error {
+			failures = 0
 			if session != nil {
 				return sameIncarnation(session, opened)
 			}
@@ -145,7 +147,8 @@ func (w *Worker) incarnation(ctx context.Context, nonce []byte) (err error) {
 		}
 		w.cfg.Log.Warn("not attached to a router", "router", router, "error", err)
 		select {
-		case <-time.After(min(w.cfg.Lease/10, 500*time.Millisecond)):
+		case <-time.After(min(10*time.Millisecond<<min(failures, 6), 500*time.Millisecond)):
+			failures++
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
