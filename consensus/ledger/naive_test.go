@@ -1,0 +1,250 @@
+package ledger
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
+)
+
+// naive is the ledger's rules without its bookkeeping: every number is summed up from what happened when it is needed.
+type naive struct {
+	revision uint64
+	left     map[uint64]uint64 // ms, of living sessions
+	lease    map[uint64]uint64
+	owner    map[uint64]string // worker of a session, "" for a router
+	alive    map[string]uint64 // living incarnation of a worker
+	capacity map[string]uint64
+	slots    map[string]uint64
+	requests map[uint64]*request // living ones
+	grants   []change            // of living incarnations, in order
+	returned map[[2]any]uint64   // total by (incarnation, group)
+}
+
+type request struct {
+	id, rank, router, incarnation uint64
+	worker, group                 string
+	pages, slots                  uint64
+	state                         ledgerv1.ReservationState
+	need, want                    uint64 // need 0: does not wait
+}
+
+type change struct {
+	incarnation uint64
+	group       string
+	pages       uint64
+	tombstoned  uint64 // reservation, 0 if this was a growth
+	dead        bool
+}
+
+func newNaive() *naive {
+	return &naive{
+		left: map[uint64]uint64{}, lease: map[uint64]uint64{}, owner: map[uint64]string{}, alive: map[string]uint64{},
+		capacity: map[string]uint64{}, slots: map[string]uint64{},
+		requests: map[uint64]*request{}, returned: map[[2]any]uint64{},
+	}
+}
+
+func (n *naive) given(incarnation uint64, group string) (pages uint64) {
+	for _, c := range n.grants {
+		if c.incarnation == incarnation && c.group == group && !c.dead {
+			pages += c.pages
+		}
+	}
+	return pages
+}
+
+func (n *naive) room(worker string) uint64 {
+	room := n.capacity[worker]
+	for _, c := range n.grants {
+		if c.incarnation == n.alive[worker] && !c.dead {
+			room -= c.pages
+		}
+	}
+	for k, pages := range n.returned {
+		if k[0] == n.alive[worker] {
+			room += pages
+		}
+	}
+	return room
+}
+
+// of are the living requests of a worker in key order.
+func (n *naive) of(worker string) (out []*request) {
+	for _, r := range n.requests {
+		if r.incarnation == n.alive[worker] {
+			out = append(out, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b *request) int {
+		if a.rank != b.rank {
+			return int(a.rank) - int(b.rank)
+		}
+		return int(a.id) - int(b.id)
+	})
+	return out
+}
+
+func (n *naive) waiting(worker string) []*request {
+	return slices.DeleteFunc(n.of(worker), func(r *request) bool { return r.need == 0 })
+}
+
+func (n *naive) slotsUsed(worker string) (used uint64) {
+	for _, r := range n.of(worker) {
+		used += r.slots
+	}
+	return used
+}
+
+// serve gives one waiter after the other its need, then, if nobody waits any more, the same ones their wants.
+func (n *naive) serve(worker string) (got map[uint64]uint64) {
+	got = map[uint64]uint64{}
+	var served []*request
+	give := func(r *request, pages uint64) {
+		n.grants = append(n.grants, change{incarnation: r.incarnation, group: r.group, pages: pages})
+		got[r.id] += pages
+	}
+	for _, r := range n.waiting(worker) {
+		if r.need > n.room(worker) {
+			break
+		}
+		give(r, r.need)
+		r.need = 0
+		served = append(served, r)
+	}
+	for _, r := range served {
+		if len(n.waiting(worker)) == 0 {
+			give(r, min(r.want, n.room(worker)))
+		}
+	}
+	return got
+}
+
+func (n *naive) end(session uint64) {
+	delete(n.left, session)
+	for _, id := range slices.Sorted(maps.Keys(n.requests)) {
+		r := n.requests[id]
+		if r.incarnation == session {
+			delete(n.requests, id)
+		}
+		if r.router == session && r.state == stateReserved {
+			r.state = stateOrphaned
+		}
+	}
+	if w := n.owner[session]; w != "" && n.alive[w] == session {
+		n.alive[w] = 0
+	}
+}
+
+func (n *naive) tick(m *ledgerv1.Tick) {
+	n.revision++
+	for _, id := range slices.Sorted(maps.Keys(n.left)) {
+		switch {
+		case slices.Contains(m.Live, id):
+			n.left[id] = n.lease[id]
+		case n.left[id] <= m.DeltaMs:
+			n.end(id)
+		default:
+			n.left[id] -= m.DeltaMs
+		}
+	}
+}
+
+// command carries out what is under a living session, and says how in a word.
+func (n *naive) command(by uint64, command *ledgerv1.Command) string {
+	n.revision++
+	switch c := command.Kind.(type) {
+	case *ledgerv1.Command_Reserve:
+		return n.reserve(by, c.Reserve)
+	case *ledgerv1.Command_Drop:
+		r := n.requests[c.Drop.Reservation]
+		if r == nil || r.router != by || r.state != stateReserved {
+			return noReservation.String()
+		}
+		r.state = stateOrphaned
+	case *ledgerv1.Command_Claim:
+		r := n.requests[c.Claim.Reservation]
+		if r == nil || r.incarnation != by || r.state == stateClaimed {
+			return noReservation.String()
+		}
+		r.state = stateClaimed
+	case *ledgerv1.Command_Tombstone:
+		r := n.requests[c.Tombstone.Reservation]
+		if r == nil || r.incarnation != by || r.state == stateClaimed {
+			return noReservation.String()
+		}
+		for i := range n.grants {
+			n.grants[i].dead = n.grants[i].dead || n.grants[i].tombstoned == r.id
+		}
+		delete(n.requests, r.id)
+		n.serve(r.worker)
+	case *ledgerv1.Command_ReturnPages:
+		if n.owner[by] == "" {
+			return invalid.String()
+		}
+		return n.giveBack(by, n.owner[by], c.ReturnPages.Accounts[0])
+	default:
+		return n.claimed(by, command)
+	}
+	return "ok"
+}
+
+func (n *naive) reserve(by uint64, m *ledgerv1.Reserve) string {
+	switch {
+	case n.alive[m.Worker] == 0 || n.alive[m.Worker] != m.Incarnation:
+		return noWorker.String()
+	case m.PagesMax > n.capacity[m.Worker]:
+		return neverFits.String()
+	case len(n.waiting(m.Worker)) > 0 || m.Pages > n.room(m.Worker) || n.slotsUsed(m.Worker)+m.Slots > n.slots[m.Worker]:
+		return busy.String()
+	}
+	r := &request{id: n.revision, rank: n.revision - min(n.revision, m.Bonus), router: by, incarnation: m.Incarnation,
+		worker: m.Worker, group: m.ShareGroup, pages: m.Pages, slots: m.Slots, state: stateReserved}
+	n.requests[r.id] = r
+	n.grants = append(n.grants, change{incarnation: r.incarnation, group: r.group, pages: r.pages, tombstoned: r.id})
+	return fmt.Sprint("reserved ", r.id)
+}
+
+// claimed carries out what needs a claimed request.
+func (n *naive) claimed(by uint64, command *ledgerv1.Command) string {
+	id := max(command.GetGrow().GetReservation(), command.GetWithdraw().GetReservation(), command.GetEnd().GetReservation())
+	r := n.requests[id]
+	if r == nil || r.incarnation != by || r.state != stateClaimed {
+		return noReservation.String()
+	}
+	switch c := command.Kind.(type) {
+	case *ledgerv1.Command_Grow:
+		if c.Grow.Need > n.capacity[r.worker] {
+			return neverFits.String()
+		}
+		r.need, r.want = c.Grow.Need, c.Grow.Want
+		return fmt.Sprint("grown ", n.serve(r.worker)[r.id])
+	case *ledgerv1.Command_Withdraw:
+		r.need = 0
+		n.serve(r.worker)
+	case *ledgerv1.Command_End:
+		delete(n.requests, r.id)
+		if how := n.giveBack(by, r.worker, c.End.Accounts[0]); how != "ok" {
+			n.requests[r.id] = r
+			return how
+		}
+	}
+	return "ok"
+}
+
+func (n *naive) giveBack(by uint64, worker string, total *ledgerv1.Returned) string {
+	k := [2]any{by, total.ShareGroup}
+	unclaimed := uint64(0)
+	for _, r := range n.requests {
+		if r.incarnation == by && r.group == total.ShareGroup && r.state != stateClaimed {
+			unclaimed += r.pages
+		}
+	}
+	if total.Pages+unclaimed > n.given(by, total.ShareGroup) && total.Pages > 0 {
+		return invalid.String()
+	}
+	n.returned[k] = max(n.returned[k], total.Pages)
+	n.serve(worker)
+	return "ok"
+}

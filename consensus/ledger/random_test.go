@@ -1,0 +1,233 @@
+package ledger
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
+)
+
+// TestRandom drives the ledger and the naive one with the same commands. After each they must answer the same and agree
+// on every number, I1 to I6 must hold, and now and then the ledger goes on from its own snapshot (I8).
+func TestRandom(t *testing.T) {
+	seeds := 60
+	if testing.Short() {
+		seeds = 6
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			x := &walk{t: t, rng: rand.New(rand.NewPCG(uint64(seed), 0)), state: New(), naive: newNaive()}
+			x.state.Apply(bootstrapped())
+			x.naive.revision++
+			for step := range 600 {
+				what := x.step()
+				if err := x.compare(); err != nil {
+					t.Fatalf("step %d, %s: %v", step, what, err)
+				}
+			}
+		})
+	}
+}
+
+type walk struct {
+	t       *testing.T
+	rng     *rand.Rand
+	state   *State
+	naive   *naive
+	clients []*client // newest last, ended ones too
+	past    *ledgerv1.Proposal
+	nonces  int
+}
+
+func (x *walk) step() string {
+	switch k := x.rng.IntN(100); {
+	case k < 3 || len(x.clients) < 3:
+		return x.open()
+	case k < 9:
+		var live []uint64
+		for id := range x.naive.left {
+			if x.rng.IntN(8) > 0 {
+				live = append(live, id)
+			}
+		}
+		slices.Sort(live)
+		p := ticked(uint64(x.rng.IntN(1200)), live...)
+		x.state.Apply(p)
+		x.naive.tick(p.Command.GetTick())
+		return fmt.Sprint("tick ", p)
+	case k < 11:
+		restored, err := Restore(proto.CloneOf(x.state.Snapshot()))
+		if err != nil || restored.Digest() != x.state.Digest() {
+			x.t.Fatalf("I8: %v", err)
+		}
+		x.state = restored
+		return "restore"
+	case k < 15 && x.past != nil:
+		digest := x.state.Digest()
+		x.state.Apply(x.past)
+		if x.state.Digest() != digest {
+			x.t.Fatalf("I7: a repeat of %v changed the state", x.past)
+		}
+		return "repeat"
+	}
+	return x.command()
+}
+
+func (x *walk) open() string {
+	x.nonces++
+	x.naive.revision++
+	nonce := fmt.Sprint(x.nonces)
+	name, pages, slots := "", uint64(0), uint64(0)
+	p := opened("r", nonce)
+	if x.rng.IntN(2) == 0 {
+		name, pages, slots = fmt.Sprint("w", x.rng.IntN(2)), uint64(4+x.rng.IntN(12)), uint64(2+x.rng.IntN(5))
+		p = registered(name, nonce, workerInfo(pages, slots, 0))
+	}
+	id := must(x.t, x.state.Apply(p)).GetOpened().Session
+	x.clients = append(x.clients, &client{session: id})
+	x.naive.left[id], x.naive.lease[id], x.naive.owner[id] = 3000, 3000, name
+	if name != "" {
+		if old := x.naive.alive[name]; old != 0 {
+			x.naive.end(old)
+		}
+		x.naive.alive[name], x.naive.capacity[name], x.naive.slots[name] = id, pages, slots
+	}
+	return fmt.Sprint("open ", p)
+}
+
+// command is a random one, about a request that mostly lives, by a client that mostly may.
+func (x *walk) command() string {
+	by := x.clients[len(x.clients)-1-x.rng.IntN(min(5, len(x.clients)))]
+	id := uint64(x.rng.IntN(int(x.naive.revision) + 1))
+	if live := x.liveIDs(); len(live) > 0 && x.rng.IntN(10) > 0 {
+		id = live[x.rng.IntN(len(live))]
+	}
+	command := x.draw(by, id)
+	if r := x.naive.requests[id]; r != nil && command.GetReserve() == nil && x.rng.IntN(10) > 0 {
+		by = x.clientOf(r, command)
+	}
+	p := by.under(command)
+	_, living := x.naive.left[by.session]
+	got := x.state.Apply(p)
+	want := fenced.String()
+	if living {
+		want = x.naive.command(by.session, p.Command)
+		x.past = p
+	}
+	if word(got) != want {
+		x.t.Fatalf("%v answers %s, the naive ledger %s", p, word(got), want)
+	}
+	return fmt.Sprint(p)
+}
+
+func (x *walk) liveIDs() (out []uint64) {
+	for id := range x.naive.requests {
+		out = append(out, id)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (x *walk) clientOf(r *request, command *ledgerv1.Command) *client {
+	session := r.incarnation
+	if command.GetDrop() != nil {
+		session = r.router
+	}
+	for _, c := range x.clients {
+		if c.session == session {
+			return c
+		}
+	}
+	panic("a request of nobody")
+}
+
+func (x *walk) draw(by *client, id uint64) *ledgerv1.Command {
+	n := func(below int) uint64 { return uint64(x.rng.IntN(below)) }
+	group := string(rune('a' + n(3)))
+	if r := x.naive.requests[id]; r != nil {
+		group = r.group
+	}
+	switch k := x.rng.IntN(100); {
+	case k < 35 && x.naive.owner[by.session] == "":
+		worker := fmt.Sprint("w", n(2))
+		c := reserveCommand(worker, x.naive.alive[worker], string(rune('a'+n(3))), n(4), 4+n(4))
+		c.GetReserve().Slots, c.GetReserve().Bonus = 1+n(2), n(40)
+		return c
+	case k < 40:
+		return dropCommand(id)
+	case k < 60:
+		return claimCommand(id)
+	case k < 64:
+		return tombstoneCommand(id)
+	case k < 80:
+		return growCommand(id, 1+n(6), n(4))
+	case k < 83:
+		return withdrawCommand(id)
+	case k < 90:
+		return returnCommand(group, x.total(by, id, group))
+	}
+	return endCommand(id, group, x.total(by, id, group))
+}
+
+// total is a total of returned pages that is mostly possible.
+func (x *walk) total(by *client, id uint64, group string) uint64 {
+	incarnation := by.session
+	if r := x.naive.requests[id]; r != nil {
+		incarnation = r.incarnation
+	}
+	returned := x.naive.returned[[2]any{incarnation, group}]
+	return returned + uint64(x.rng.IntN(int(x.naive.given(incarnation, group)-returned)+2))
+}
+
+// word is an answer as the naive ledger gives it.
+func word(r *ledgerv1.Result) string {
+	switch k := r.Kind.(type) {
+	case *ledgerv1.Result_Refusal:
+		return k.Refusal.Code.String()
+	case *ledgerv1.Result_Reserved:
+		return fmt.Sprint("reserved ", k.Reserved.Reservation)
+	case *ledgerv1.Result_Grown:
+		return fmt.Sprint("grown ", k.Grown.Pages)
+	}
+	return "ok"
+}
+
+func (x *walk) compare() error {
+	if err := x.state.Check(); err != nil {
+		return err
+	}
+	v := x.state.View()
+	if v.Revision != x.naive.revision || v.Sessions != len(x.naive.left) || v.Reservations != len(x.naive.requests) {
+		return fmt.Errorf("%+v; naive: revision %d, %d sessions, %d requests",
+			v, x.naive.revision, len(x.naive.left), len(x.naive.requests))
+	}
+	for _, w := range v.Workers {
+		if w.Incarnation != x.naive.alive[w.Name] {
+			return fmt.Errorf("%s lives as %d, naive %d", w.Name, w.Incarnation, x.naive.alive[w.Name])
+		}
+		if w.Incarnation == 0 {
+			continue
+		}
+		var waiting, orphans []uint64
+		for _, r := range x.naive.of(w.Name) {
+			if r.need > 0 {
+				waiting = append(waiting, r.id)
+			}
+			if r.state == stateOrphaned {
+				orphans = append(orphans, r.id)
+			}
+		}
+		slices.Sort(orphans)
+		n := v.Notice(w.Incarnation)
+		if w.Room() != x.naive.room(w.Name) || w.SlotsUsed != x.naive.slotsUsed(w.Name) ||
+			!slices.Equal(n.Waiting, waiting) || !slices.Equal(n.Orphans, orphans) {
+			return fmt.Errorf("%+v; naive: room %d, slots %d, waiting %v, orphans %v",
+				w, x.naive.room(w.Name), x.naive.slotsUsed(w.Name), waiting, orphans)
+		}
+	}
+	return nil
+}
