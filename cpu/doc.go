@@ -16,7 +16,7 @@
 //	N4 attention reads pages: keys and values are rounded to the page's type first, those of the current chunk too. Tiles of
 //	   64 positions are aligned to absolute positions; each gives one partial, merged in ascending order.
 //	N5 a position that a query may not see is not loaded, and counts as a score of −∞.
-//	N6 every buffer is mapped at Open; a step of steady decoding allocates nothing.
+//	N6 with kernels, every buffer is mapped at Open; a step of steady decoding allocates nothing.
 //	N7 nothing of a plan runs before all of it was checked.
 //
 // It never decides what to run, never moves or frees a page, and never keeps a plan after its result.

@@ -13,14 +13,6 @@ import (
 	"github.com/berthd/berth/model"
 )
 
-// needKernels skips where the processor can't run them.
-func needKernels(t testing.TB) {
-	t.Helper()
-	if !kernelsRun() {
-		t.Skip("this processor has no AVX2, FMA and F16C")
-	}
-}
-
 // randomTensor has random codes and sub-scales, and block scales around 2^−9 of either sign.
 func randomTensor(t model.Type, cols, rows int, r *rand.Rand) *model.Tensor {
 	elements, size := t.Block()
