@@ -1,0 +1,371 @@
+package ledger
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
+)
+
+// The world that exhaustive_test.go searches: the ledger itself, one router, workers as processes that know only what
+// reached them, and a network that delays, repeats and loses. All pages belong to one account a worker.
+
+const (
+	maxWorkers  = 2
+	maxRequests = 3
+	worldPages  = 2 // of a worker
+)
+
+// bounds keep a world finite.
+type bounds struct {
+	workers, requests int
+	lives             int // incarnations of a worker
+	grows             int // of a process
+}
+
+// fault is a planted bug.
+type fault string
+
+const (
+	healthy        fault = ""
+	takesOld       fault = "a process takes a dispatch meant for the incarnation before it"
+	forgets        fault = "a process takes a dispatch after its tombstone"
+	countsTwice    fault = "a process adds a Grown result that a notice has told already"
+	returnsLate    fault = "a process goes on using what it has returned"
+	dropFreesAtOne fault = "a drop frees the pages before the worker's word"
+)
+
+type world struct {
+	bounds
+	fault  fault
+	state  *State
+	router client
+	over   bool // the router's session has ended
+	made   [maxRequests]dispatch
+	count  int
+	worker [maxWorkers]process
+	lines  []line // of all incarnations that have something under way
+}
+
+// dispatch is a reservation and the message that carries it, which may come at any time, again and again.
+type dispatch struct {
+	id, incarnation, pages uint64
+	worker                 int
+}
+
+// process is a worker's own view.
+type process struct {
+	incarnation uint64 // 0: not registered
+	last        uint64 // sequence
+	lives       int
+	requests    [maxRequests]int // 0 unknown, then one of the below
+	grown       uint64           // pages, as far as it knows
+	returned    uint64
+	grows       int
+	seen        uint64 // revision of the newest notice
+	mail        Notice // a notice under way
+	posted      bool
+	answers     []grownAnswer // to Grow, under way
+}
+
+const (
+	runs = iota + 1
+	refuses
+	ended
+)
+
+type grownAnswer struct{ pages, revision uint64 }
+
+// line is the proposals of an incarnation that have not reached the log, first one first.
+type line struct {
+	incarnation uint64
+	worker      int
+	proposals   []sent
+}
+
+// sent is a proposal and its name without revisions.
+type sent struct {
+	name     string
+	proposal *ledgerv1.Proposal
+}
+
+func newWorld(f fault, b bounds) *world {
+	x := &world{bounds: b, fault: f, state: New()}
+	x.state.Apply(bootstrapped())
+	x.router.session = x.state.Apply(opened("r", "r")).GetOpened().Session
+	for w := range x.workers {
+		x.register(w)
+	}
+	return x
+}
+
+func workerName(w int) string { return "w" + strconv.Itoa(w) }
+
+func (x *world) register(w int) {
+	p := &x.worker[w]
+	nonce := fmt.Sprint(w, p.lives)
+	r := x.state.Apply(registered(workerName(w), nonce, workerInfo(worldPages, 8, 0)))
+	*p = process{incarnation: r.GetOpened().Session, lives: p.lives + 1}
+}
+
+// granted is the pages that the process believes it may use.
+func (p *process) granted(x *world) uint64 {
+	pages := p.grown
+	for i, state := range p.requests {
+		if state == runs || state == ended {
+			pages += x.made[i].pages
+		}
+	}
+	if x.fault == returnsLate {
+		return pages
+	}
+	return pages - p.returned
+}
+
+func (x *world) send(w int, name string, c *ledgerv1.Command) {
+	p := &x.worker[w]
+	p.last++
+	m := sent{name, &ledgerv1.Proposal{Session: p.incarnation, Sequence: p.last, Acked: p.last - 1, Command: c}}
+	for i := range x.lines {
+		if x.lines[i].incarnation == p.incarnation {
+			x.lines[i].proposals = append(x.lines[i].proposals, m)
+			return
+		}
+	}
+	x.lines = append(x.lines, line{incarnation: p.incarnation, worker: w, proposals: []sent{m}})
+}
+
+// arrive lets the first proposal of a line reach the log. While the incarnation lives none of them may be refused: the
+// process acted on it already.
+func (x *world) arrive(i int) error {
+	l := x.lines[i]
+	m := l.proposals[0]
+	if l.proposals = l.proposals[1:]; len(l.proposals) == 0 {
+		x.lines = slices.Delete(x.lines, i, i+1)
+	} else {
+		x.lines[i] = l
+	}
+	living := x.state.session(l.incarnation) != nil
+	r := x.state.Apply(m.proposal)
+	if living && Err(r) != nil {
+		return fmt.Errorf("%s: %w", m.name, Err(r))
+	}
+	p := &x.worker[l.worker]
+	if g := r.GetGrown(); g != nil && g.Served && p.incarnation == l.incarnation {
+		p.answers = append(p.answers, grownAnswer{g.Pages, r.Revision})
+	}
+	return nil
+}
+
+// deliver brings a dispatch to whoever is the worker now.
+func (x *world) deliver(i int) {
+	d := x.made[i]
+	p := &x.worker[d.worker]
+	known := p.requests[i] == refuses && x.fault != forgets || p.requests[i] == runs || p.requests[i] == ended
+	if p.incarnation == 0 || known || p.incarnation != d.incarnation && x.fault != takesOld {
+		return
+	}
+	p.requests[i] = runs
+	x.send(d.worker, fmt.Sprint("claim ", i), claimCommand(d.id))
+}
+
+// read takes the notice under way.
+func (x *world) read(w int) {
+	p := &x.worker[w]
+	n := p.mail
+	p.mail, p.posted = Notice{}, false
+	if n.Fenced {
+		p.incarnation = 0
+		p.requests, p.answers = [maxRequests]int{}, nil
+		p.grown, p.returned = 0, 0
+		return
+	}
+	p.seen = max(p.seen, n.Revision)
+	for _, a := range n.Accounts {
+		p.grown = max(p.grown, a.Pages)
+	}
+	for i, d := range x.made {
+		if slices.Contains(n.Orphans, d.id) && p.requests[i] == 0 {
+			p.requests[i] = refuses
+			x.send(w, fmt.Sprint("tombstone ", i), tombstoneCommand(d.id))
+		}
+	}
+}
+
+// hear takes the first answer under way. What a notice of that revision or a later one has told is in its total.
+func (x *world) hear(w int) {
+	p := &x.worker[w]
+	a := p.answers[0]
+	p.answers = slices.Clone(p.answers[1:])
+	if a.revision > p.seen || x.fault == countsTwice {
+		p.grown += a.pages
+	}
+}
+
+// check proves what must hold in every world.
+func (x *world) check() error {
+	if err := x.state.Check(); err != nil {
+		return err
+	}
+	for w := range x.workers {
+		p := &x.worker[w]
+		if p.incarnation == 0 {
+			continue
+		}
+		if p.granted(x) > worldPages {
+			return fmt.Errorf("A1: %s uses %d pages of %d", workerName(w), p.granted(x), worldPages)
+		}
+		living := x.state.worker(workerName(w))
+		if living.session != nil && living.session.id == p.incarnation && p.granted(x) > living.granted {
+			return fmt.Errorf("A3: %s believes in %d pages, the ledger grants %d", workerName(w), p.granted(x), living.granted)
+		}
+	}
+	return nil
+}
+
+// key names the world but for what cannot matter: revisions and sequences count only by their order.
+func (x *world) key() string {
+	k := make(key, 0, 256)
+	k.flag(x.over)
+	for _, d := range x.made[:x.count] {
+		k.number('d', uint64(d.worker), d.pages, x.life(d.worker, d.incarnation))
+		if r := x.state.reservations[d.id]; r != nil {
+			k.number('r', uint64(r.state))
+		}
+	}
+	for w := range x.workers {
+		x.workerKey(&k, w)
+	}
+	for _, l := range x.lines {
+		k.number('l', uint64(l.worker), x.life(l.worker, l.incarnation))
+		for _, m := range l.proposals {
+			k = append(append(k, m.name...), ',')
+		}
+	}
+	return string(k)
+}
+
+func (x *world) workerKey(k *key, w int) {
+	p, l := &x.worker[w], x.state.worker(workerName(w))
+	order := []uint64{p.seen, p.mail.Revision}
+	for _, a := range p.answers {
+		order = append(order, a.revision)
+	}
+	slices.Sort(order)
+	order = slices.Compact(order)
+	rank := func(r uint64) uint64 { i, _ := slices.BinarySearch(order, r); return uint64(i) }
+	k.flag(p.incarnation != 0)
+	k.flag(p.posted)
+	k.flag(p.mail.Fenced)
+	k.number('p', uint64(p.lives), p.grown, p.returned, uint64(p.grows), rank(p.seen), rank(p.mail.Revision))
+	for _, state := range p.requests[:x.requests] {
+		k.number('s', uint64(state))
+	}
+	for _, a := range p.mail.Accounts {
+		k.number('m', a.Pages)
+	}
+	for _, id := range p.mail.Orphans {
+		k.number('o', x.index(id))
+	}
+	for _, a := range p.answers {
+		k.number('a', a.pages, rank(a.revision))
+	}
+	if l.session != nil {
+		k.flag(l.session.id == p.incarnation)
+	}
+	for _, a := range l.accounts {
+		k.number('g', a.reserved, a.grown, a.returned)
+	}
+	for _, q := range l.waiters {
+		k.number('w', x.index(q.of.id), q.need, q.want)
+	}
+}
+
+// key is written piece by piece.
+type key []byte
+
+func (k *key) flag(f bool) {
+	if f {
+		*k = append(*k, '+')
+		return
+	}
+	*k = append(*k, '-')
+}
+
+func (k *key) number(name byte, numbers ...uint64) {
+	*k = append(*k, name)
+	for _, n := range numbers {
+		*k = append(strconv.AppendUint(*k, n, 10), '.')
+	}
+}
+
+// life says whether an incarnation is the process's own, and whether the ledger's.
+func (x *world) life(w int, incarnation uint64) (bits uint64) {
+	if x.worker[w].incarnation == incarnation {
+		bits = 1
+	}
+	if x.state.session(incarnation) != nil {
+		bits |= 2
+	}
+	return bits
+}
+
+func (x *world) index(id uint64) uint64 {
+	return uint64(slices.IndexFunc(x.made[:], func(d dispatch) bool { return d.id == id }))
+}
+
+// clone is a world that goes its own way.
+func (x *world) clone() *world {
+	y := *x
+	y.state = x.state.clone()
+	y.lines = slices.Clone(x.lines)
+	for i := range y.lines {
+		y.lines[i].proposals = slices.Clip(y.lines[i].proposals)
+	}
+	for w := range y.worker {
+		y.worker[w].answers = slices.Clip(y.worker[w].answers)
+	}
+	return &y
+}
+
+// clone copies what Apply may change.
+func (s *State) clone() *State {
+	c := *s
+	workers, accounts, reservations := map[*worker]*worker{}, map[*account]*account{}, map[*reservation]*reservation{}
+	c.workers = nil
+	for _, w := range s.workers {
+		n := *w
+		n.accounts, n.view = nil, nil
+		for _, a := range w.accounts {
+			x := *a
+			accounts[a] = &x
+			n.accounts = append(n.accounts, &x)
+		}
+		n.fenced, n.orphans, n.waiters = slices.Clone(w.fenced), slices.Clone(w.orphans), slices.Clone(w.waiters)
+		workers[w] = &n
+		c.workers = append(c.workers, &n)
+	}
+	c.sessions = nil
+	for _, o := range s.sessions {
+		n := *o
+		n.results = slices.Clone(o.results)
+		if n.worker = workers[o.worker]; n.worker != nil {
+			n.worker.session = &n
+		}
+		c.sessions = append(c.sessions, &n)
+	}
+	c.reservations = maps.Clone(s.reservations)
+	for id, r := range s.reservations {
+		n := *r
+		n.worker, n.account = workers[r.worker], accounts[r.account]
+		reservations[r], c.reservations[id] = &n, &n
+	}
+	for _, w := range c.workers {
+		for i := range w.waiters {
+			w.waiters[i].of = reservations[w.waiters[i].of]
+		}
+	}
+	return &c
+}
