@@ -8,7 +8,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	workerv1 "github.com/berthd/berth/api/worker/v1"
 )
@@ -18,7 +17,7 @@ const cardPiece = 1 << 20
 
 // Card implements worker.v1.Worker.
 func (w *Worker) Card(_ *workerv1.CardRequest, stream grpc.ServerStreamingServer[workerv1.CardPiece]) error {
-	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(w.cfg.Card)
+	data, err := marshalCard(w.cfg.Card)
 	if err != nil {
 		return status.Error(codes.Internal, err.Error())
 	}

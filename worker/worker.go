@@ -55,6 +55,7 @@ type Worker struct {
 	engine   atomic.Pointer[engine]
 	stats    atomic.Pointer[Stats]
 	stepping atomic.Int64 // start of the step that runs, Unix nanoseconds, 0 if none
+	draining atomic.Bool
 	metrics  *metrics
 }
 
@@ -90,6 +91,9 @@ func geometryOf(g *ledgerv1.Geometry) kvpool.Geometry {
 
 // Ready says why the worker takes no work, nil if it does.
 func (w *Worker) Ready() error {
+	if w.draining.Load() {
+		return errors.New("draining")
+	}
 	if w.engine.Load() == nil {
 		return errors.New("not registered with a router")
 	}
@@ -239,4 +243,14 @@ func (w *Worker) heartbeat() *workerv1.Heartbeat {
 func (w *Worker) note(s Stats) {
 	w.stats.Store(&s)
 	w.metrics.step(s)
+}
+
+// Drain takes readiness away and waits, at most for the given time, until nothing runs.
+func (w *Worker) Drain(timeout time.Duration) {
+	w.draining.Store(true)
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		if s := w.Stats(); s.Running == 0 && s.Waiting == 0 {
+			return
+		}
+	}
 }

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"time"
+
+	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
+	workerv1 "github.com/berthd/berth/api/worker/v1"
+	"github.com/berthd/berth/cmd/flags"
+	"github.com/berthd/berth/cpu"
+	"github.com/berthd/berth/kvpool"
+	"github.com/berthd/berth/model"
+	"github.com/berthd/berth/worker"
+)
+
+// loaded is a model on its device, and what the cluster is told of it.
+type loaded struct {
+	device *cpu.Device
+	vocab  int
+	card   *workerv1.Card
+	info   *ledgerv1.WorkerInfo
+}
+
+// load opens the model file, sizes the KV memory, and moves the weights to the device; the file is closed again.
+func load(c *config, log *slog.Logger) (*loaded, error) {
+	began := time.Now()
+	m, err := model.Open(c.Model)
+	if err != nil {
+		return nil, startUp(err)
+	}
+	defer m.Close()
+	modelLen := m.Context
+	if c.MaxModelLen > 0 {
+		modelLen = min(modelLen, c.MaxModelLen)
+	}
+	layout := m.KVLayout()
+	g := c.geometry(layout)
+	pageBytes := layout.PageBytes(c.BlockSize, map[string]int{"f16": 2, "f32": 4}[c.KVDtype])
+	pages, err := c.pages(g, pageBytes, modelLen)
+	if err != nil {
+		return nil, startUp(err)
+	}
+	template, err := c.template(m)
+	if err != nil {
+		return nil, &flags.UsageError{Err: err}
+	}
+	card := worker.NewCard(m.File, template)
+	fingerprint, err := worker.Fingerprint(card)
+	if err != nil {
+		return nil, err
+	}
+	device, err := cpu.Open(m, cpu.Config{
+		Threads: c.threads(), Pages: pages, BlockSize: c.BlockSize, KV: c.KVDtype, MaxBatchTokens: c.MaxBatchTokens,
+		MaxRows: min(c.MaxSeqs, c.MaxBatchTokens), Dequantise: c.WeightsDtype == "f32",
+	})
+	if err != nil {
+		return nil, startUp(err)
+	}
+	revision := m.Revision()
+	log.Info("model loaded", "seconds", time.Since(began).Seconds(), "numerics", device.Numerics(),
+		"pages", pages, "page_bytes", pageBytes, "max_model_len", modelLen)
+	return &loaded{device: device, vocab: m.Vocab, card: card, info: &ledgerv1.WorkerInfo{
+		Address: c.Advertise, Models: c.names(), ModelRevision: revision[:], Numerics: device.Numerics(),
+		Layout: fmt.Sprintf("%s block %d", c.KVDtype, c.BlockSize), Geometry: geometryMessage(g), Pages: uint64(pages),
+		Slots: uint64(min(c.MaxSeqs, c.MaxBatchTokens)), MaxModelLen: uint64(modelLen), Card: fingerprint, Device: c.Device, Tp: uint32(c.TP),
+	}}, nil
+}
+
+// startUp makes what is wrong with the file or the sizes a matter of usage.
+func startUp(err error) error {
+	var weights *model.WeightsError
+	var sizing *SizingError
+	if errors.As(err, &weights) {
+		return &flags.UsageError{Err: fmt.Errorf("WGT-001: %w", err)}
+	}
+	if errors.As(err, &sizing) || errors.Is(err, fs.ErrNotExist) {
+		return &flags.UsageError{Err: err}
+	}
+	return err
+}
+
+func geometryMessage(g kvpool.Geometry) *ledgerv1.Geometry {
+	out := &ledgerv1.Geometry{
+		BlockSize: uint32(g.BlockSize), StepsInFlight: uint32(g.StepsInFlight),
+		MaxBatchTokens: uint32(g.MaxBatchTokens), PrefillsInStep: uint32(g.PrefillsInStep),
+	}
+	for _, lg := range g.Groups {
+		out.Windows = append(out.Windows, uint32(lg.Window))
+	}
+	return out
+}

@@ -1,0 +1,72 @@
+package worker
+
+import (
+	"crypto/sha256"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	workerv1 "github.com/berthd/berth/api/worker/v1"
+	"github.com/berthd/berth/model"
+)
+
+// turnEnds are the texts of tokens that end an answer, in the families that files name badly.
+var turnEnds = []string{"<end_of_turn>", "<|eot_id|>", "<|im_end|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>"}
+
+// NewCard is the card of a model file, with template in place of the file's own unless that is empty.
+func NewCard(f *model.File, template string) *workerv1.Card {
+	t := &workerv1.Tokenizer{Bos: -1, Eos: -1, Unknown: -1, Padding: -1, AddSpacePrefix: true}
+	t.Kind, _ = f.String("tokenizer.ggml.model")
+	t.Tokens, _ = f.Strings("tokenizer.ggml.tokens")
+	t.Scores, _ = f.Floats("tokenizer.ggml.scores")
+	types, _ := f.Ints("tokenizer.ggml.token_type")
+	for _, v := range types {
+		t.Types = append(t.Types, byte(v))
+	}
+	for key, id := range map[string]*int32{"bos": &t.Bos, "eos": &t.Eos, "unknown": &t.Unknown, "padding": &t.Padding} {
+		if v, ok := f.Uint("tokenizer.ggml." + key + "_token_id"); ok {
+			*id = int32(v)
+		}
+	}
+	t.AddBos, _ = f.Bool("tokenizer.ggml.add_bos_token")
+	t.AddEos, _ = f.Bool("tokenizer.ggml.add_eos_token")
+	if v, ok := f.Bool("tokenizer.ggml.add_space_prefix"); ok {
+		t.AddSpacePrefix = v
+	}
+	t.End = ends(f, t)
+	if template == "" {
+		template, _ = f.String("tokenizer.chat_template")
+	}
+	return &workerv1.Card{Tokenizer: t, ChatTemplate: template}
+}
+
+// ends are the ids that end a generation, ascending: the file's, and known control tokens that end a turn.
+func ends(f *model.File, t *workerv1.Tokenizer) []int32 {
+	var out []int32
+	for _, key := range []string{"eos", "eot"} {
+		if v, ok := f.Uint("tokenizer.ggml." + key + "_token_id"); ok {
+			out = append(out, int32(v))
+		}
+	}
+	for id, text := range t.Tokens {
+		if len(text) > 4 && text[0] == '<' && slices.Contains(turnEnds, text) {
+			out = append(out, int32(id))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Fingerprint is the SHA-256 of a card, by which routers keep it.
+func Fingerprint(c *workerv1.Card) ([]byte, error) {
+	raw, err := marshalCard(c)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(raw)
+	return sum[:], nil
+}
+
+func marshalCard(c *workerv1.Card) ([]byte, error) {
+	return proto.MarshalOptions{Deterministic: true}.Marshal(c)
+}
