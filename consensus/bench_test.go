@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// benchmarkReserve reserves through Session.Do; what was reserved is dropped and tombstoned only by the end of the test,
-// so the worker is large.
+// benchmarkReserve reserves through Session.Do. Nothing is given back, so the worker is large.
 func benchmarkReserve(b *testing.B, proposers int) {
 	n := open(b, Config{Dir: b.TempDir()})
 	s, err := n.OpenSession(b.Context(), "r1", 30*time.Second)

@@ -3,8 +3,8 @@ package consensus
 import "errors"
 
 var (
-	// ErrNoQuorum says that this node cannot commit now. The proposal may have been appended all the same; who resends it
-	// under the same session and sequence, or with the same nonce, has it applied once.
+	// ErrNoQuorum says that this node cannot commit now. The proposal may have been appended all the same; who resends
+	// it under the same session and sequence, or with the same nonce, has it applied once.
 	ErrNoQuorum = errors.New("consensus: no quorum")
 	// ErrClosed says that the node or the session was closed.
 	ErrClosed = errors.New("consensus: closed")

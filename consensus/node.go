@@ -126,7 +126,8 @@ func (n *Node) Leader() (id string, self bool) {
 	return string(leader), n.raft.State() == raft.Leader
 }
 
-// Ready is nil if proposals can be committed here and View shows all that were committed before; else it wraps ErrNoQuorum or ErrClosed.
+// Ready is nil if proposals can be committed here and View shows all that were committed before; else it wraps
+// ErrNoQuorum or ErrClosed.
 func (n *Node) Ready() error {
 	select {
 	case <-n.stop:

@@ -111,9 +111,8 @@ func (s *Session) open(ctx context.Context) error {
 	if err := s.node.draw(nonce); err != nil {
 		return fmt.Errorf("draw a nonce: %w", err)
 	}
-	p := &ledgerv1.Proposal{Command: &ledgerv1.Command{Kind: &ledgerv1.Command_OpenRouter{OpenRouter: &ledgerv1.OpenRouter{
-		Router: s.router, Nonce: nonce, LeaseMs: uint64(s.lease.Milliseconds()),
-	}}}}
+	m := &ledgerv1.OpenRouter{Router: s.router, Nonce: nonce, LeaseMs: uint64(s.lease.Milliseconds())}
+	p := &ledgerv1.Proposal{Command: &ledgerv1.Command{Kind: &ledgerv1.Command_OpenRouter{OpenRouter: m}}}
 	for {
 		r, err := s.node.Propose(ctx, p)
 		switch {

@@ -131,7 +131,8 @@ func (w *worker) checkWaiters(s *State) error {
 		}
 	}
 	if len(w.waiters) > 0 && w.waiters[0].need <= w.room() {
-		return fmt.Errorf("I4: waiter %d needs %d and there is room for %d", w.waiters[0].of.id, w.waiters[0].need, w.room())
+		first := w.waiters[0]
+		return fmt.Errorf("I4: waiter %d needs %d and there is room for %d", first.of.id, first.need, w.room())
 	}
 	return nil
 }

@@ -10,21 +10,18 @@ import (
 // What the tests of this package build a cluster from.
 
 func bootstrapped() *ledgerv1.Proposal {
-	return &ledgerv1.Proposal{Command: &ledgerv1.Command{Kind: &ledgerv1.Command_Bootstrap{Bootstrap: &ledgerv1.Bootstrap{
-		ClusterId: bytes.Repeat([]byte{1}, 16), HashKey: bytes.Repeat([]byte{2}, 16),
-	}}}}
+	m := &ledgerv1.Bootstrap{ClusterId: bytes.Repeat([]byte{1}, 16), HashKey: bytes.Repeat([]byte{2}, 16)}
+	return &ledgerv1.Proposal{Command: &ledgerv1.Command{Kind: &ledgerv1.Command_Bootstrap{Bootstrap: m}}}
 }
 
 func opened(router, nonce string) *ledgerv1.Proposal {
-	return &ledgerv1.Proposal{Command: &ledgerv1.Command{Kind: &ledgerv1.Command_OpenRouter{OpenRouter: &ledgerv1.OpenRouter{
-		Router: router, Nonce: []byte(nonce), LeaseMs: 3000,
-	}}}}
+	m := &ledgerv1.OpenRouter{Router: router, Nonce: []byte(nonce), LeaseMs: 3000}
+	return &ledgerv1.Proposal{Command: &ledgerv1.Command{Kind: &ledgerv1.Command_OpenRouter{OpenRouter: m}}}
 }
 
 func registered(worker, nonce string, info *ledgerv1.WorkerInfo) *ledgerv1.Proposal {
-	return &ledgerv1.Proposal{Command: &ledgerv1.Command{Kind: &ledgerv1.Command_Register{Register: &ledgerv1.Register{
-		Worker: worker, Nonce: []byte(nonce), LeaseMs: 3000, Info: info,
-	}}}}
+	m := &ledgerv1.Register{Worker: worker, Nonce: []byte(nonce), LeaseMs: 3000, Info: info}
+	return &ledgerv1.Proposal{Command: &ledgerv1.Command{Kind: &ledgerv1.Command_Register{Register: m}}}
 }
 
 func ticked(deltaMs uint64, live ...uint64) *ledgerv1.Proposal {
@@ -67,7 +64,8 @@ func tombstoneCommand(id uint64) *ledgerv1.Command {
 }
 
 func growCommand(id, need, want uint64) *ledgerv1.Command {
-	return &ledgerv1.Command{Kind: &ledgerv1.Command_Grow{Grow: &ledgerv1.Grow{Reservation: id, Need: need, Want: want}}}
+	m := &ledgerv1.Grow{Reservation: id, Need: need, Want: want}
+	return &ledgerv1.Command{Kind: &ledgerv1.Command_Grow{Grow: m}}
 }
 
 func withdrawCommand(id uint64) *ledgerv1.Command {

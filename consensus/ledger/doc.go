@@ -11,21 +11,25 @@
 //	                       │
 //	                       └─ Tombstone ⇒ gone
 //
-// The life of a page, seen from here: capacity ─(Reserve, Grow)▶ an account's grant ─(Return, End, Tombstone, or the end
-// of the incarnation)▶ capacity. Which physical page that is, the worker's pool knows alone.
+// The life of a page, seen from here: capacity ─(Reserve, Grow)▶ an account's grant ─(Return, End, Tombstone, or the
+// end of the incarnation)▶ capacity. Which physical page that is, the worker's pool knows alone.
 //
 // Invariants; Check proves I1–I6 from the records, tests quote all of them:
 //
-//   - I1 (rule A3 of the design): of each worker, Σ grants ≤ pages − overhead, and nothing is granted while it is fenced.
+//   - I1 (rule A3 of the design): of each worker, Σ grants ≤ pages − overhead, and nothing is granted while it is
+//     fenced.
 //   - I2: an account's grant is reserved + grown − returned, at least its unclaimed pages, and never negative.
-//   - I3: slots used, unclaimed pages, orphans and counts are the sums over the reservations of the living incarnation.
+//   - I3: slots used, unclaimed pages, orphans and counts are sums over the reservations of the living incarnation.
 //   - I4: waiters are in ascending key order, one a reservation, all claimed; the first needs more than there is room.
-//   - I5: a session is a router's or the living incarnation of one worker; numbers ascend and are never given twice.
+//   - I5: a session is a router's or the living incarnation of one worker; numbers ascend, none is given twice.
 //   - I6: results kept end at the session's last sequence and are at most 1,024.
 //   - I7: a sequence is applied once; a repeat answers what it answered and changes nothing.
-//   - I8: equal logs make equal states, byte for byte, and a restored snapshot goes on like the state that it was taken of.
+//   - I8: equal logs make equal states, byte for byte, and a restored snapshot goes on like the state it was taken of.
 //
-// The package never reads a clock, draws a random number, takes a lock, logs, or lets the order of a map show. Time comes
-// in as Tick, identity as nonces and sequences, and a command that this version does not know stops the process: to go on
-// would make replicas differ.
+// What a worker must know: the pages of a Grown result are also in the next notice's totals. A process takes the
+// totals, and adds a result's pages only if its revision is above that of every notice it has read.
+//
+// The package never reads a clock, draws a random number, takes a lock, logs, or lets the order of a map show. Time
+// comes in as Tick, identity as nonces and sequences, and a command that this version does not know stops the process:
+// to go on would make replicas differ.
 package ledger

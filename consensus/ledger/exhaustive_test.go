@@ -127,7 +127,8 @@ func workerEvents(x *world, w int) (out []event) {
 
 func (x *world) requestEvents(w, i int) (out []event) {
 	add := func(what string, do func(x *world)) {
-		out = append(out, event{fmt.Sprintf("%s %s %d", workerName(w), what, i), func(x *world) error { do(x); return nil }})
+		name := fmt.Sprintf("%s %s %d", workerName(w), what, i)
+		out = append(out, event{name, func(x *world) error { do(x); return nil }})
 	}
 	if x.worker[w].grows < x.grows {
 		add("grows", func(x *world) {
@@ -144,8 +145,8 @@ func (x *world) requestEvents(w, i int) (out []event) {
 	return out
 }
 
-// search goes through all worlds that can be reached, nearest first, at most limit of them (0: all). It returns how many
-// it saw and the shortest way to one that is wrong.
+// search goes through all worlds that can be reached, nearest first, at most limit of them (0: all). It returns how
+// many it saw and the shortest way to one that is wrong.
 func search(f fault, b bounds, limit int) (worlds, steps int, wrong error, path []string) {
 	first := newWorld(f, b)
 	frontier := []*world{first}

@@ -40,7 +40,7 @@ func (s *State) grow(by *session, m *ledgerv1.Grow) *ledgerv1.Result {
 		return s.invalid("grow: want a need of a page at least")
 	}
 	if m.Need > w.capacity {
-		return s.refuseRoom(ledgerv1.RefusalCode_REFUSAL_CODE_NEVER_FITS, "grow: more than the worker has", m.Need, w)
+		return s.neverFits("grow: more than the worker has", m.Need, w)
 	}
 	i, waits := w.waiterAt(r)
 	if !waits {

@@ -196,7 +196,8 @@ func (n *naive) reserve(by uint64, m *ledgerv1.Reserve) string {
 		return noWorker.String()
 	case m.PagesMax > n.capacity[m.Worker]:
 		return neverFits.String()
-	case len(n.waiting(m.Worker)) > 0 || m.Pages > n.room(m.Worker) || n.slotsUsed(m.Worker)+m.Slots > n.slots[m.Worker]:
+	case len(n.waiting(m.Worker)) > 0 || m.Pages > n.room(m.Worker) ||
+		n.slotsUsed(m.Worker)+m.Slots > n.slots[m.Worker]:
 		return busy.String()
 	}
 	r := &request{id: n.revision, rank: n.revision - min(n.revision, m.Bonus), router: by, incarnation: m.Incarnation,
@@ -208,7 +209,8 @@ func (n *naive) reserve(by uint64, m *ledgerv1.Reserve) string {
 
 // claimed carries out what needs a claimed request.
 func (n *naive) claimed(by uint64, command *ledgerv1.Command) string {
-	id := max(command.GetGrow().GetReservation(), command.GetWithdraw().GetReservation(), command.GetEnd().GetReservation())
+	id := max(command.GetGrow().GetReservation(), command.GetWithdraw().GetReservation(),
+		command.GetEnd().GetReservation())
 	r := n.requests[id]
 	if r == nil || r.incarnation != by || r.state != stateClaimed {
 		return noReservation.String()

@@ -43,7 +43,7 @@ func (s *State) reserve(by *session, m *ledgerv1.Reserve) *ledgerv1.Result {
 		return s.refuse(ledgerv1.RefusalCode_REFUSAL_CODE_NO_WORKER, "no such worker, or not its living incarnation")
 	}
 	if m.PagesMax > w.capacity || m.Slots > w.info.Slots {
-		return s.refuseRoom(ledgerv1.RefusalCode_REFUSAL_CODE_NEVER_FITS, "does not fit on the worker alone", m.PagesMax, w)
+		return s.neverFits("does not fit on the worker alone", m.PagesMax, w)
 	}
 	if reason := w.busy(m); reason != "" {
 		return s.refuseRoom(ledgerv1.RefusalCode_REFUSAL_CODE_BUSY, reason, m.Pages, w)
@@ -77,8 +77,8 @@ func (w *worker) busy(m *ledgerv1.Reserve) string {
 	return ""
 }
 
-// drop gives a reservation up. Its grant stays until the worker says that it does not have the request: the dispatch may
-// be on its way.
+// drop gives a reservation up. Its grant stays until the worker says that it does not have the request: the dispatch
+// may be on its way.
 func (s *State) drop(by *session, m *ledgerv1.Drop) *ledgerv1.Result {
 	r := s.reservations[m.Reservation]
 	if r == nil || r.router != by.id || r.state != stateReserved {

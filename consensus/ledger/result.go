@@ -82,6 +82,10 @@ func (s *State) noReservation(message string) *ledgerv1.Result {
 	return s.refuse(ledgerv1.RefusalCode_REFUSAL_CODE_NO_RESERVATION, message)
 }
 
+func (s *State) neverFits(message string, need uint64, w *worker) *ledgerv1.Result {
+	return s.refuseRoom(ledgerv1.RefusalCode_REFUSAL_CODE_NEVER_FITS, message, need, w)
+}
+
 // refuseRoom refuses for want of room, with the worker's numbers.
 func (s *State) refuseRoom(code ledgerv1.RefusalCode, message string, need uint64, w *worker) *ledgerv1.Result {
 	return &ledgerv1.Result{Revision: s.revision, Kind: &ledgerv1.Result_Refusal{Refusal: &ledgerv1.Refusal{

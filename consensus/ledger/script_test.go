@@ -80,8 +80,7 @@ func (x *script) proposal(t *testing.T, d *datadriven.TestData) *ledgerv1.Propos
 			Worker: a.first(), Nonce: []byte(a.text("nonce", "")), LeaseMs: a.number("lease", 3000), Info: info}}
 		return p
 	case "tick":
-		p.Command.Kind = &ledgerv1.Command_Tick{Tick: &ledgerv1.Tick{DeltaMs: a.id(), Live: x.sessions(a.text("live", ""))}}
-		return p
+		return ticked(a.id(), x.sessions(a.text("live", ""))...)
 	}
 	c := x.clients[a.text("by", "")]
 	if c == nil {
@@ -207,7 +206,8 @@ func answer(r *ledgerv1.Result) string {
 		f := k.Refusal
 		line := fmt.Sprintf("%d: %s: %s", r.Revision, strings.TrimPrefix(f.Code.String(), "REFUSAL_CODE_"), f.Message)
 		if f.Capacity > 0 {
-			line += fmt.Sprintf(" (need %d, capacity %d, granted %d, waiters %d)", f.Need, f.Capacity, f.Granted, f.Waiters)
+			line += fmt.Sprintf(" (need %d, capacity %d, granted %d, waiters %d)",
+				f.Need, f.Capacity, f.Granted, f.Waiters)
 		}
 		return line + "\n"
 	}

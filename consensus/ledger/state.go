@@ -125,5 +125,5 @@ func (s *State) worker(name string) *worker {
 }
 
 func (s *State) workerAt(name string) (int, bool) {
-	return slices.BinarySearchFunc(s.workers, name, func(w *worker, name string) int { return cmp.Compare(w.name, name) })
+	return slices.BinarySearchFunc(s.workers, name, func(w *worker, n string) int { return cmp.Compare(w.name, n) })
 }

@@ -83,7 +83,8 @@ func (s *State) View() *View {
 
 func (w *worker) look() *WorkerView {
 	v := &WorkerView{
-		Name: w.name, Info: w.info, Geometry: w.geometry, Overhead: w.overhead, Capacity: w.capacity, Granted: w.granted,
+		Name: w.name, Info: w.info, Geometry: w.geometry,
+		Overhead: w.overhead, Capacity: w.capacity, Granted: w.granted,
 		SlotsUsed: w.slots, Reservations: w.held, Accounts: make([]AccountView, len(w.accounts)),
 		Waiters: make([]WaiterView, len(w.waiters)), Orphans: slices.Clone(w.orphans),
 	}

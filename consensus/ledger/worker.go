@@ -92,7 +92,7 @@ func (s *State) register(m *ledgerv1.Register) *ledgerv1.Result {
 			return s.opened(w.session)
 		}
 		if slices.ContainsFunc(w.fenced, func(n []byte) bool { return bytes.Equal(n, m.Nonce) }) {
-			return s.refuse(ledgerv1.RefusalCode_REFUSAL_CODE_FENCED, w.whyFenced())
+			return s.refuseFenced(w)
 		}
 	}
 	if s.clusterID == nil {
@@ -122,11 +122,12 @@ func (w *worker) begin(info *ledgerv1.WorkerInfo, geometry kvpool.Geometry) {
 	w.view = nil
 }
 
-func (w *worker) whyFenced() string {
+// refuseFenced tells a process whose incarnation is over whether it may come back under a new nonce.
+func (s *State) refuseFenced(w *worker) *ledgerv1.Result {
 	if w.session != nil {
-		return "the incarnation was superseded by another process of that name"
+		return s.refuse(ledgerv1.RefusalCode_REFUSAL_CODE_SUPERSEDED, "another process of that name has taken over")
 	}
-	return "the incarnation was fenced"
+	return s.refuse(ledgerv1.RefusalCode_REFUSAL_CODE_FENCED, "the incarnation was fenced")
 }
 
 // fence ends the living incarnation: its pages are never granted again. The worker's record stays, for the nonces.

@@ -1,0 +1,76 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
+)
+
+func TestUnknownCommandStaysOutside(t *testing.T) {
+	n := open(t, Config{Dir: t.TempDir()})
+	if _, err := n.Propose(t.Context(), &ledgerv1.Proposal{}); err == nil {
+		t.Error("a proposal without a command was accepted")
+	}
+	s, err := n.OpenSession(t.Context(), "r1", 30*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Do(t.Context(), &ledgerv1.Command{}); err == nil {
+		t.Error("an empty command was accepted")
+	}
+	w := register(t, n, "w1", 8, 8)
+	if r := do(t, s, reserve("w1", w, 1)); r.GetReserved() == nil {
+		t.Errorf("the session did not go on: %v", r)
+	}
+}
+
+func TestAbandonedReserveIsDropped(t *testing.T) {
+	n := open(t, Config{Dir: t.TempDir()})
+	s, err := n.OpenSession(t.Context(), "r1", 30*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := register(t, n, "w1", 1000, 1000)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	abandoned := 0
+	for range 50 {
+		if _, err := s.Do(gone, reserve("w1", w, 1)); errors.Is(err, context.Canceled) {
+			abandoned++
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if abandoned == 0 {
+		t.Fatal("nothing was abandoned")
+	}
+	eventually(t, n, func() bool {
+		w := n.View().Worker("w1")
+		return w.Reservations == len(w.Orphans)+50-abandoned
+	})
+}
+
+func TestFencedSessionOpensAnew(t *testing.T) {
+	n := open(t, Config{Dir: t.TempDir(), TickInterval: time.Hour})
+	s, err := n.OpenSession(t.Context(), "r1", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := s.ID()
+	_, err = n.Propose(t.Context(), &ledgerv1.Proposal{Command: &ledgerv1.Command{
+		Kind: &ledgerv1.Command_Tick{Tick: &ledgerv1.Tick{DeltaMs: 3_600_000}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Do(t.Context(), drop(1)); !errors.Is(err, ErrFenced) {
+		t.Errorf("got %v, want ErrFenced", err)
+	}
+	eventually(t, n, func() bool { return s.ID() != first })
+	if r := do(t, s, drop(1)); r.GetRefusal().GetCode() != ledgerv1.RefusalCode_REFUSAL_CODE_NO_RESERVATION {
+		t.Errorf("the new session does not work: %v", r)
+	}
+}
