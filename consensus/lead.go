@@ -46,20 +46,21 @@ func (n *Node) reign(ctx context.Context) error {
 	if err := n.tick(ctx, 0); err != nil {
 		return err
 	}
-	for {
+	for n.Term() == term {
 		interval := n.tickInterval()
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-n.config.Clock.After(interval):
 		}
-		// A leader that was stopped for a while, like its routers, has heard from nobody in that time.
+		// Capped: a leader that stood still for a while has heard from nobody in that time.
 		elapsed := n.config.Clock.Now().Sub(last).Truncate(time.Millisecond)
 		last = last.Add(elapsed)
 		if err := n.tick(ctx, min(elapsed, 2*interval)); err != nil {
 			return err
 		}
 	}
+	return nil // lost and won again in between: a reign of its own
 }
 
 // pause is between two tries of what needs a quorum.

@@ -1,11 +1,8 @@
 package consensus
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"io"
-	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
@@ -15,22 +12,12 @@ import (
 	"github.com/berthd/berth/consensus/ledger"
 )
 
-// keptDigests is how many ticks back Digests goes.
-const keptDigests = 64
-
-// Digest is the ledger's digest right after the tick that made a revision.
-type Digest struct {
-	Revision uint64
-	Digest   [sha256.Size]byte
-}
-
 // machine drives the ledger by raft. Only raft's own goroutine touches state; the rest of the world reads published.
 type machine struct {
 	state     *ledger.State
 	published atomic.Pointer[published]
 
-	mu      sync.Mutex
-	digests []Digest // of the last ticks, oldest first
+	digests digests
 }
 
 // published is a view and the channel that is closed when the next one replaces it.
@@ -69,16 +56,10 @@ func (m *machine) applyEntry(entry *raft.Log) []*ledgerv1.Result {
 	for i, p := range e.Proposals {
 		results[i] = m.state.Apply(p)
 		if p.Command.GetTick() != nil {
-			m.keepDigest(Digest{Revision: m.state.Revision(), Digest: m.state.Digest()})
+			m.digests.keep(Digest{Revision: m.state.Revision(), Digest: m.state.Digest()})
 		}
 	}
 	return results
-}
-
-func (m *machine) keepDigest(d Digest) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.digests = append(slices.Delete(m.digests, 0, max(0, len(m.digests)+1-keptDigests)), d)
 }
 
 func (m *machine) publish() {

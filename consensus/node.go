@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -145,11 +144,7 @@ func (n *Node) Ready() error {
 
 // Digests are those of the last 64 ticks since the node started, oldest first. A node that replays the same log has the
 // same ones.
-func (n *Node) Digests() []Digest {
-	n.machine.mu.Lock()
-	defer n.machine.mu.Unlock()
-	return slices.Clone(n.machine.digests)
-}
+func (n *Node) Digests() []Digest { return n.machine.digests.list() }
 
 // Renew says that the session was heard from: the leader's next tick lifts its lease.
 func (n *Node) Renew(session uint64) {

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -63,6 +64,10 @@ func (x *walk) step() string {
 		restored, err := Restore(proto.CloneOf(x.state.Snapshot()))
 		if err != nil || restored.Digest() != x.state.Digest() {
 			x.t.Fatalf("I8: %v", err)
+		}
+		encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(restored.Snapshot())
+		if err != nil || sha256.Sum256(encoded) != restored.Digest() {
+			x.t.Fatalf("I8: the digest is not that of the snapshot: %v", err)
 		}
 		x.state = restored
 		return "restore"

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,15 +26,6 @@ func (s *State) Snapshot() *ledgerv1.Snapshot {
 		out.Reservations = append(out.Reservations, s.reservations[id].snapshot())
 	}
 	return out
-}
-
-// Digest is the SHA-256 of the encoded snapshot: equal states have equal digests, whatever their logs were.
-func (s *State) Digest() [sha256.Size]byte {
-	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(s.Snapshot())
-	if err != nil {
-		panic("ledger: encode the state: " + err.Error()) // strings that are not UTF-8 cannot come out of a decoded log
-	}
-	return sha256.Sum256(encoded)
 }
 
 // reservationIDs is the canonical order of the reservations.
@@ -78,11 +68,18 @@ func (w *worker) snapshot() *ledgerv1.Worker {
 }
 
 func (r *reservation) snapshot() *ledgerv1.Reservation {
-	return &ledgerv1.Reservation{
-		Id: r.id, Key: r.key.snapshot(), Router: r.router, Worker: r.worker.name, Incarnation: r.worker.session.id,
-		ShareGroup: r.account.group, Tenant: r.tenant, RequestId: r.requestID, Pages: r.pages, Slots: r.slots,
-		PagesMax: r.pagesMax, PromptTokens: r.promptTokens, MaxTokens: r.maxTokens, State: r.state, Attempt: r.attempt,
-	}
+	out := &ledgerv1.Reservation{Key: &ledgerv1.OrderKey{}}
+	r.fill(out)
+	return out
+}
+
+// fill sets every field of a record that has a key.
+func (r *reservation) fill(m *ledgerv1.Reservation) {
+	m.Id, m.Router, m.Worker, m.Incarnation = r.id, r.router, r.worker.name, r.worker.session.id
+	m.Key.Rank, m.Key.Index = r.key.rank, r.key.index
+	m.ShareGroup, m.Tenant, m.RequestId = r.account.group, r.tenant, r.requestID
+	m.Pages, m.Slots, m.PagesMax = r.pages, r.slots, r.pagesMax
+	m.PromptTokens, m.MaxTokens, m.State, m.Attempt = r.promptTokens, r.maxTokens, r.state, r.attempt
 }
 
 func (k orderKey) snapshot() *ledgerv1.OrderKey {
