@@ -21,7 +21,7 @@ type attentionBench struct {
 	place  model.Place
 }
 
-func newAttentionBench(t *testing.T, headDim, blockSize, size int, kv string) *attentionBench {
+func newAttentionBench(t testing.TB, headDim, blockSize, size int, kv string) *attentionBench {
 	t.Helper()
 	b := &attentionBench{place: model.Place{Index: 1}}
 	layout := model.KVLayout{Groups: []kvpool.Group{{}}, GroupLayers: 2, KVHeads: 2, HeadDim: headDim}

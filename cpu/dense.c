@@ -12,22 +12,27 @@
 #define DENSE(TYPE, BYTES, LOAD)                                                                                            \
 	INLINE void tile_##TYPE(const int G, const int M, const char *w, size_t size, const char *a, size_t stride, float *out, \
 		size_t ld, int cols) {                                                                                              \
-		__m256 f[8][8];                                                                                                     \
-		const float *x[8];                                                                                                  \
+		__m256 f[8][6];                                                                                                     \
+		const float *x[6];                                                                                                  \
 		UNROLL for (int m = 0; m < M; m++) {                                                                                \
 			x[m] = (const float *)(a + m * stride);                                                                         \
 			UNROLL for (int g = 0; g < G; g++) f[g][m] = _mm256_setzero_ps();                                               \
 		}                                                                                                                   \
 		for (int k = 0; k < cols; k++) {                                                                                    \
-			UNROLL for (int g = 0; g < G; g++) {                                                                            \
-				const __m256 q = LOAD(w + g * size + (size_t)k * 8 * BYTES);                                                \
-				UNROLL for (int m = 0; m < M; m++) f[g][m] = _mm256_fmadd_ps(q, _mm256_broadcast_ss(x[m] + k), f[g][m]);    \
+			__m256 q[8];                                                                                                    \
+			UNROLL for (int g = 0; g < G; g++) q[g] = LOAD(w + g * size + (size_t)k * 8 * BYTES);                           \
+			UNROLL for (int m = 0; m < M; m++) {                                                                            \
+				const __m256 y = _mm256_broadcast_ss(x[m] + k);                                                             \
+				UNROLL for (int g = 0; g < G; g++) {                                                                        \
+					f[g][m] = _mm256_fmadd_ps(q[g], y, f[g][m]);                                                            \
+					KEEP(f[g][m]);                                                                                          \
+				}                                                                                                           \
 			}                                                                                                               \
 		}                                                                                                                   \
 		UNROLL for (int g = 0; g < G; g++)                                                                                  \
 			UNROLL for (int m = 0; m < M; m++) _mm256_storeu_ps(out + m * ld + g * 8, f[g][m]);                             \
 	}                                                                                                                       \
-	MATMUL(matmul_##TYPE, tile_##TYPE, GROUP_BYTES_##BYTES, 8, 8)                                                           \
+	MATMUL(matmul_##TYPE, tile_##TYPE, GROUP_BYTES_##BYTES, 6, 8, 4, 2)                                                          \
 	KERNEL void gather_##TYPE(const void *w, int cols, int r, float scale, float *out) {                                    \
 		const char *g = (const char *)w + (size_t)(r / 8) * GROUP_BYTES_##BYTES(cols);                                      \
 		for (int k = 0; k < cols; k++) {                                                                                    \

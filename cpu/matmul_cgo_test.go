@@ -51,7 +51,7 @@ type matmulBench struct {
 	stride int
 }
 
-func newMatmulBench(t *testing.T, w *model.Tensor, n int) *matmulBench {
+func newMatmulBench(t testing.TB, w *model.Tensor, n int) *matmulBench {
 	t.Helper()
 	b := &matmulBench{w: w}
 	d := &Device{memory: &b.memory, pool: newPool(1), cfg: Config{Threads: 1}}

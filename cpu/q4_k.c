@@ -58,7 +58,7 @@ INLINE void tile(const int G, const int M, const char *w, size_t size, const cha
 		UNROLL for (int m = 0; m < M; m++) _mm256_storeu_ps(out + m * ld + g * 8, _mm256_load_ps(f[g][m]));
 }
 
-MATMUL(matmul_q4_k, tile, GROUP_BYTES, 4, 2)
+MATMUL(matmul_q4_k, tile, GROUP_BYTES, 4, 2, 2, 1)
 
 typedef struct { uint16_t d, dmin; uint8_t packed[12], q[128]; } __attribute__((packed)) block;
 

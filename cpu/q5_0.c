@@ -59,7 +59,7 @@ INLINE void tile(const int G, const int M, const char *w, size_t size, const cha
 		UNROLL for (int m = 0; m < M; m++) _mm256_storeu_ps(out + m * ld + g * 8, _mm256_load_ps(f[g][m]));
 }
 
-MATMUL(matmul_q5_0, tile, GROUP_BYTES, 8, 4)
+MATMUL(matmul_q5_0, tile, GROUP_BYTES, 8, 4, 2, 1)
 
 typedef struct { uint16_t d; uint8_t high[4]; uint8_t q[16]; } __attribute__((packed)) block;
 

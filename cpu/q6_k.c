@@ -59,7 +59,7 @@ INLINE void tile(const int G, const int M, const char *w, size_t size, const cha
 		UNROLL for (int m = 0; m < M; m++) _mm256_storeu_ps(out + m * ld + g * 8, f[g][m]);
 }
 
-MATMUL(matmul_q6_k, tile, GROUP_BYTES, 4, 2)
+MATMUL(matmul_q6_k, tile, GROUP_BYTES, 4, 2, 2, 1)
 
 typedef struct { uint8_t low[128], high[64]; int8_t scale[16]; uint16_t d; } __attribute__((packed)) block;
 

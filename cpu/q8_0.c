@@ -39,7 +39,7 @@ INLINE void tile(const int G, const int M, const char *w, size_t size, const cha
 		UNROLL for (int m = 0; m < M; m++) _mm256_storeu_ps(out + m * ld + g * 8, f[g][m]);
 }
 
-MATMUL(matmul_q8_0, tile, GROUP_BYTES, 6, 4)
+MATMUL(matmul_q8_0, tile, GROUP_BYTES, 6, 4, 2, 1)
 
 typedef struct { uint16_t d; int8_t q[32]; } __attribute__((packed)) block;
 
