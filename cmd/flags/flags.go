@@ -39,10 +39,10 @@ func (e *UsageError) Error() string { return e.Err.Error() }
 func (e *UsageError) Unwrap() error { return e.Err }
 
 // Parse fills cli from args, environment and file. It exits on --help, --version and wrong usage.
-func Parse(cli any, description string, args []string) *kong.Context {
+func Parse(cli any, description string, args []string, vars kong.Vars) *kong.Context {
 	file := configFile(args)
 	parser, err := kong.New(cli, kong.Description(description), kong.UsageOnError(), kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.Vars{"version": Version()}, kong.Resolvers(fromFile(file), fromEnvironment()))
+		kong.Vars{"version": Version()}, vars, kong.Resolvers(fromFile(file), fromEnvironment()))
 	if err != nil {
 		panic(err)
 	}

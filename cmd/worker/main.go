@@ -27,7 +27,7 @@ import (
 
 func main() {
 	var c config
-	flags.Parse(&c, "A Berth worker: runs a model in paged KV memory and serves it through the cluster's routers.", os.Args[1:])
+	flags.Parse(&c, "A Berth worker: runs a model in paged KV memory and serves it through the cluster's routers.", os.Args[1:], nil)
 	os.Exit(flags.Finish(os.Stderr, run(&c)))
 }
 

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/berthd/berth/cmd/flags"
+)
+
+// endpoint is where a command asks, and for which model.
+type endpoint struct {
+	URL         string  `name:"url" help:"Base of the OpenAI API." default:"http://127.0.0.1:8080"`
+	Model       string  `help:"Model name. Default: the first that the cluster serves."`
+	MaxTokens   int     `help:"Most tokens of the answer." default:"64"`
+	Temperature float64 `help:"0 always takes the likeliest token." default:"0"`
+	Seed        *int64  `help:"Makes a sampled answer repeatable."`
+	JSON        bool    `help:"Print the whole response as JSON instead of streaming its text."`
+}
+
+type completeCommand struct {
+	endpoint
+	Prompt []string `arg:"" optional:"" help:"The text to continue; standard input if there is none."`
+}
+
+// Run prints the prompt's continuation as it comes, and the request's id at the end on stderr.
+func (c *completeCommand) Run(ctx context.Context) error {
+	prompt := strings.Join(c.Prompt, " ")
+	if prompt == "" {
+		raw, err := io.ReadAll(os.Stdin)
+		if err != nil {
+			return err
+		}
+		prompt = string(raw)
+	}
+	body := map[string]any{"prompt": prompt}
+	_, err := c.ask(ctx, "/v1/completions", body)
+	return err
+}
+
+type chatCommand struct {
+	endpoint
+	System  string   `help:"Instructions for the model."`
+	Message []string `arg:"" optional:"" help:"One message; a conversation line by line from standard input if there is none."`
+}
+
+type message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+// Run answers one message, or talks until standard input ends.
+func (c *chatCommand) Run(ctx context.Context) error {
+	var talk []message
+	if c.System != "" {
+		talk = append(talk, message{"system", c.System})
+	}
+	say := func(text string) error {
+		talk = append(talk, message{"user", text})
+		answer, err := c.ask(ctx, "/v1/chat/completions", map[string]any{"messages": talk})
+		talk = append(talk, message{"assistant", answer})
+		return err
+	}
+	if len(c.Message) > 0 {
+		return say(strings.Join(c.Message, " "))
+	}
+	in := bufio.NewScanner(os.Stdin)
+	for fmt.Fprint(os.Stderr, "> "); in.Scan(); fmt.Fprint(os.Stderr, "> ") {
+		if text := strings.TrimSpace(in.Text()); text != "" {
+			if err := say(text); err != nil {
+				return err
+			}
+		}
+	}
+	return in.Err()
+}
+
+// ask sends a request and prints its answer as it comes; it returns the answer's text.
+func (e *endpoint) ask(ctx context.Context, path string, body map[string]any) (string, error) {
+	if err := e.choose(ctx); err != nil {
+		return "", err
+	}
+	body["model"], body["max_tokens"], body["temperature"] = e.Model, e.MaxTokens, e.Temperature
+	if e.Seed != nil {
+		body["seed"] = *e.Seed
+	}
+	body["stream"] = !e.JSON
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return "", err
+	}
+	req, err := http.NewRequestWithContext(ctx, "POST", strings.TrimSuffix(e.URL, "/")+path, bytes.NewReader(raw))
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", fmt.Errorf("%w (is a cluster up? try: berth up)", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return "", apiError(resp.Body, resp.Status)
+	}
+	if e.JSON {
+		_, err := io.Copy(os.Stdout, resp.Body)
+		return "", err
+	}
+	text, err := stream(resp.Body, os.Stdout)
+	fmt.Println()
+	fmt.Fprintf(os.Stderr, "request %s\n", resp.Header.Get("x-request-id"))
+	return text, err
+}
+
+// choose takes the cluster's first model if none was named.
+func (e *endpoint) choose(ctx context.Context) error {
+	if e.Model != "" {
+		return nil
+	}
+	var list struct {
+		Data []struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	if err := getJSON(ctx, strings.TrimSuffix(e.URL, "/")+"/v1/models", &list); err != nil {
+		return err
+	}
+	if len(list.Data) == 0 {
+		return errors.New("the cluster serves no model yet; see berth status")
+	}
+	e.Model = list.Data[0].ID
+	return nil
+}
+
+// stream prints the text of server-sent events and returns it.
+func stream(in io.Reader, out io.Writer) (string, error) {
+	var all strings.Builder
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if !ok {
+			continue
+		}
+		if data == "[DONE]" {
+			return all.String(), nil
+		}
+		var event struct {
+			Choices []struct {
+				Text  string `json:"text"`
+				Delta struct {
+					Content string `json:"content"`
+				} `json:"delta"`
+			} `json:"choices"`
+			Error json.RawMessage `json:"error"`
+		}
+		if err := json.Unmarshal([]byte(data), &event); err != nil {
+			return all.String(), fmt.Errorf("the stream broke: %w", err)
+		}
+		if event.Error != nil {
+			return all.String(), apiError(strings.NewReader(data), "the stream")
+		}
+		for _, c := range event.Choices {
+			all.WriteString(c.Text + c.Delta.Content)
+			io.WriteString(out, c.Text+c.Delta.Content)
+		}
+	}
+	return all.String(), errors.Join(lines.Err(), errors.New("the stream ended early"))
+}
+
+func apiError(body io.Reader, status string) error {
+	raw, _ := io.ReadAll(io.LimitReader(body, 1<<20))
+	var e struct {
+		Error struct {
+			Message string `json:"message"`
+			Berth   struct {
+				ID string `json:"id"`
+			} `json:"berth"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(raw, &e) != nil || e.Error.Message == "" {
+		return fmt.Errorf("%s: %s", status, strings.TrimSpace(string(raw)))
+	}
+	return fmt.Errorf("%s: %s", e.Error.Berth.ID, e.Error.Message)
+}
+
+// getJSON reads a JSON answer.
+func getJSON(ctx context.Context, url string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, "GET", url, nil)
+	if err != nil {
+		return &flags.UsageError{Err: err}
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return apiError(resp.Body, resp.Status)
+	}
+	return json.NewDecoder(resp.Body).Decode(into)
+}

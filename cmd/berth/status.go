@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+)
+
+type statusCommand struct {
+	Admin string `help:"Base of the router's admin API." default:"http://127.0.0.1:8082"`
+	JSON  bool   `help:"Print what the admin API says, as it is."`
+}
+
+// clusterState is what GET /admin/v1/cluster says.
+type clusterState struct {
+	Revision uint64 `json:"revision"`
+	Leader   string `json:"leader"`
+	Term     uint64 `json:"term"`
+	Workers  []struct {
+		ID          string `json:"id"`
+		Incarnation uint64 `json:"incarnation"`
+		State       string `json:"state"`
+		Model       string `json:"model"`
+		Device      string `json:"device"`
+		Pages       struct {
+			Total         int `json:"total"`
+			OverheadLimit int `json:"overhead_limit"`
+			Overhead      int `json:"overhead"`
+			Granted       int `json:"granted"`
+			Charged       int `json:"charged"`
+			Idle          int `json:"idle"`
+			Free          int `json:"free"`
+		} `json:"pages"`
+		Running int `json:"running"`
+		Waiting int `json:"waiting"`
+	} `json:"workers"`
+	Queue struct {
+		Requests int `json:"requests"`
+		Tokens   int `json:"tokens"`
+	} `json:"queue"`
+	Refusals map[string]int `json:"refusals"`
+}
+
+// ready counts the workers that take work.
+func (s *clusterState) ready() (n int) {
+	for _, w := range s.Workers {
+		if w.State == "ready" {
+			n++
+		}
+	}
+	return n
+}
+
+// Run prints the cluster's state.
+func (c *statusCommand) Run(ctx context.Context) error {
+	var raw json.RawMessage
+	if err := getJSON(ctx, strings.TrimSuffix(c.Admin, "/")+"/admin/v1/cluster", &raw); err != nil {
+		return fmt.Errorf("%w (is a cluster up? try: berth up)", err)
+	}
+	if c.JSON {
+		_, err := os.Stdout.Write(append(raw, '\n'))
+		return err
+	}
+	var s clusterState
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return err
+	}
+	draw(os.Stdout, &s)
+	return nil
+}
+
+func draw(out io.Writer, s *clusterState) {
+	fmt.Fprintf(out, "ledger revision %d, term %d, leader %s; queue %d requests, %d tokens\n\n",
+		s.Revision, s.Term, s.Leader, s.Queue.Requests, s.Queue.Tokens)
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "WORKER\tSTATE\tINCARNATION\tMODEL\tRUNNING\tWAITING\tPAGES\tGRANTED\tCHARGED\tIDLE\tFREE\t")
+	for _, w := range s.Workers {
+		p := w.Pages
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", w.ID, w.State, w.Incarnation, w.Model, w.Running, w.Waiting,
+			p.Total, p.Granted, p.Charged, p.Idle, p.Free, gauge(p.Charged+p.Overhead, p.Idle, p.Total))
+	}
+	t.Flush()
+	for code, n := range s.Refusals {
+		fmt.Fprintf(out, "refused %d × %s\n", n, code)
+	}
+}
+
+// gauge draws a pool: # charged, + idle, · free.
+func gauge(charged, idle, total int) string {
+	const width = 20
+	if total == 0 {
+		return ""
+	}
+	c := (charged*width + total - 1) / total
+	i := min(width-c, (idle*width+total-1)/total)
+	return "[" + strings.Repeat("#", c) + strings.Repeat("+", i) + strings.Repeat("·", width-c-i) + "]"
+}

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	collectorv1 "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"google.golang.org/grpc"
+
+	"github.com/berthd/berth/cmd/flags"
+)
+
+type upCommand struct {
+	Model       string        `help:"A known model (${models}), fetched if it is not here, or a .gguf file." default:"gemma3-270m"`
+	Workers     int           `help:"Worker processes." default:"1"`
+	KVMemory    flags.Bytes   `name:"kv-memory" help:"Memory for KV pages, all workers together." default:"512MiB"`
+	Threads     int           `help:"CPU threads, all workers together. Default: one for each processor."`
+	MaxModelLen int           `help:"Tokens of one request, prompt and output. Default: the model's."`
+	HTTP        string        `name:"http" help:"Address of the OpenAI API." default:"127.0.0.1:8080"`
+	RPC         string        `name:"rpc" help:"Address for workers." default:"127.0.0.1:8081"`
+	Admin       string        `help:"Address of the admin API." default:"127.0.0.1:8082"`
+	Raft        string        `help:"Address of the ledger's transport." default:"127.0.0.1:8083"`
+	Traces      string        `help:"Address that berth trace asks." default:"127.0.0.1:8084"`
+	Data        string        `help:"Folder for the ledger and the logs." default:"./data/up"`
+	ReadyIn     time.Duration `help:"How long to wait for everything to be ready." default:"2m"`
+	Pip         string        `help:"The pip to fetch models with." default:"python3 -m pip"`
+}
+
+// Run starts everything, waits until it is ready, and stops everything when interrupted.
+func (c *upCommand) Run(ctx context.Context, common *flags.Common) (err error) {
+	if c.Workers < 1 {
+		return &flags.UsageError{Err: errors.New("--workers must be 1 or more")}
+	}
+	path, name, err := c.model(ctx)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(c.Data, 0o755); err != nil {
+		return err
+	}
+	traces, err := serveTraces(c.Traces)
+	if err != nil {
+		return err
+	}
+	defer traces.close()
+	group := &processes{log: c.Data}
+	defer func() { err = errors.Join(err, group.stop(30*time.Second)) }()
+	if err := group.start("router", "router", c.routerArgs(traces.otlp)...); err != nil {
+		return err
+	}
+	for i := range c.Workers {
+		if err := group.start(fmt.Sprintf("worker%d", i+1), "worker", c.workerArgs(i, path, name, traces.otlp)...); err != nil {
+			return err
+		}
+	}
+	if err := c.await(ctx, group); err != nil {
+		return err
+	}
+	fmt.Printf("ready: %s on %d worker(s) at http://%s/v1 (logs in %s; Ctrl-C stops everything)\n", name, c.Workers, c.HTTP, c.Data)
+	if err := common.WriteAddrs(map[string]string{"http": c.HTTP, "admin": c.Admin, "rpc": c.RPC, "traces": c.Traces, "model": name}); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		fmt.Println("stopping")
+		return nil
+	case name := <-group.died():
+		return fmt.Errorf("%s ended by itself; see %s", name, filepath.Join(c.Data, name+".log"))
+	}
+}
+
+func (c *upCommand) model(ctx context.Context) (path, name string, err error) {
+	if _, ok := models[c.Model]; ok {
+		path, err = pull(ctx, c.Model, c.Pip, os.Stderr)
+		return path, c.Model, err
+	}
+	if _, err := os.Stat(c.Model); err != nil {
+		return "", "", &flags.UsageError{Err: fmt.Errorf("--model: neither a known model (%s) nor a file: %w", modelNames(), err)}
+	}
+	return c.Model, strings.TrimSuffix(filepath.Base(c.Model), ".gguf"), nil
+}
+
+func (c *upCommand) routerArgs(otlp string) []string {
+	return []string{"--id", "r1", "--http", c.HTTP, "--rpc", c.RPC, "--admin", c.Admin, "--raft", c.Raft,
+		"--data", filepath.Join(c.Data, "router"), "--otlp", otlp}
+}
+
+func (c *upCommand) workerArgs(i int, path, name, otlp string) []string {
+	threads := c.Threads
+	if threads == 0 {
+		threads = runtime.NumCPU()
+	}
+	share := max(1, (threads+c.Workers-1-i)/c.Workers)
+	args := []string{"--id", fmt.Sprintf("w%d", i+1), "--router", c.RPC, "--model", path, "--model-name", name,
+		"--kv-memory", fmt.Sprint(uint64(c.KVMemory) / uint64(c.Workers)), "--threads", fmt.Sprint(share), "--otlp", otlp}
+	if c.MaxModelLen > 0 {
+		args = append(args, "--max-model-len", fmt.Sprint(c.MaxModelLen))
+	}
+	return args
+}
+
+// await polls until the router takes work and all workers have registered.
+func (c *upCommand) await(ctx context.Context, group *processes) error {
+	deadline := time.After(c.ReadyIn)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	last := errors.New("the router does not answer")
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case name := <-group.died():
+			return fmt.Errorf("%s did not start:\n%s", name, tail(filepath.Join(c.Data, name+".log")))
+		case <-deadline:
+			return fmt.Errorf("not ready in %v: %w; logs are in %s", c.ReadyIn, last, c.Data)
+		case <-tick.C:
+			var state clusterState
+			if last = getJSON(ctx, "http://"+c.Admin+"/admin/v1/cluster", &state); last == nil {
+				if n := state.ready(); n >= c.Workers {
+					return nil
+				} else {
+					last = fmt.Errorf("%d of %d workers are ready", n, c.Workers)
+				}
+			}
+		}
+	}
+}
+
+// processes are children, each with its log file.
+type processes struct {
+	log   string
+	list  []*exec.Cmd
+	waits []chan struct{}
+	ended chan string
+}
+
+// start runs the program bin beside this one.
+func (p *processes) start(name, bin string, args ...string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	out, err := os.Create(filepath.Join(p.log, name+".log"))
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	cmd := exec.Command(filepath.Join(filepath.Dir(self), bin), args...)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt reaches this program alone, which stops them in order
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w (build it with `make build`)", bin, err)
+	}
+	done := make(chan struct{})
+	ended := p.died()
+	go func() {
+		cmd.Wait()
+		close(done)
+		ended <- name
+	}()
+	p.list, p.waits = append(p.list, cmd), append(p.waits, done)
+	return nil
+}
+
+// died gives the name of each child that has ended.
+func (p *processes) died() chan string {
+	if p.ended == nil {
+		p.ended = make(chan string, 1024)
+	}
+	return p.ended
+}
+
+// stop ends the children, workers first, and waits for them; those that do not end in time are killed.
+func (p *processes) stop(timeout time.Duration) error {
+	deadline := time.After(timeout)
+	for i := len(p.list) - 1; i >= 0; i-- {
+		p.list[i].Process.Signal(syscall.SIGTERM)
+		select {
+		case <-p.waits[i]:
+		case <-deadline:
+			p.list[i].Process.Kill()
+			<-p.waits[i]
+		}
+	}
+	return nil
+}
+
+func tail(path string) string {
+	raw, _ := os.ReadFile(path)
+	lines := bytes.Split(bytes.TrimSpace(raw), []byte("\n"))
+	return string(bytes.Join(lines[max(0, len(lines)-5):], []byte("\n")))
+}
+
+type traceServer struct {
+	otlp string
+	grpc *grpc.Server
+	web  *http.Server
+}
+
+// serveTraces starts the OTLP receiver on a free port and its look-up on addr.
+func serveTraces(addr string) (*traceServer, error) {
+	in, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	web, err := net.Listen("tcp", addr)
+	if err != nil {
+		in.Close()
+		return nil, fmt.Errorf("--traces: %w", err)
+	}
+	r := newReceiver()
+	mux := http.NewServeMux()
+	mux.Handle("GET /traces/{request}", r)
+	s := &traceServer{otlp: in.Addr().String(), grpc: grpc.NewServer(), web: &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}}
+	collectorv1.RegisterTraceServiceServer(s.grpc, r)
+	go s.grpc.Serve(in)
+	go s.web.Serve(web)
+	return s, nil
+}
+
+func (s *traceServer) close() {
+	s.grpc.Stop()
+	s.web.Close()
+}
