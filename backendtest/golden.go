@@ -44,12 +44,10 @@ type realPrompt struct {
 
 // perplexity is the real model's perplexity.json.
 type perplexity struct {
-	IDs     []int32   `json:"ids"`
-	PPL     float64   `json:"ppl"`
-	MeanNLL float64   `json:"mean_nll"`
-	NLL     []float64 `json:"nll"`
-	Argmax  []int32   `json:"argmax"`
-	Margin  []float32 `json:"margin"`
+	IDs    []int32   `json:"ids"`
+	NLL    []float64 `json:"nll"` // of token i + 1
+	Argmax []int32   `json:"argmax"`
+	Margin []float32 `json:"margin"`
 }
 
 func readJSON(t testing.TB, name string, into any) {
