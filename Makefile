@@ -1,0 +1,50 @@
+# Every target is one line of real commands; nothing is downloaded but Go modules, the model (by pull) and test clients.
+SHELL := /bin/bash
+GO ?= go
+VENV := .venv
+
+.DEFAULT_GOAL := help
+
+help: ## show this list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+setup: ## fetch what tests need: Go modules, the model, the Python client
+	$(GO) mod download && $(MAKE) build && bin/berth pull gemma3-270m && (test -x $(VENV)/bin/python || python3 -m venv $(VENV)) && $(VENV)/bin/pip install -q --disable-pip-version-check -r e2e/python/requirements.txt
+
+build: ## build bin/router, bin/worker, bin/berth
+	CGO_ENABLED=0 $(GO) build -o bin/router ./cmd/router && $(GO) build -o bin/worker ./cmd/worker && CGO_ENABLED=0 $(GO) build -o bin/berth ./cmd/berth
+
+demo: build ## fetch the model, start a router and two workers, stream an answer, show status and trace, stop
+	tools/demo.sh
+
+up: build ## start a router and two workers until interrupted
+	bin/berth up --workers 2
+
+test: setup ## all that CI runs
+	$(MAKE) lint gen-check && $(GO) test ./... && CGO_ENABLED=0 $(GO) test ./cpu ./model/... ./router ./kvpool ./consensus/... && $(MAKE) race && $(GO) test -count=1 -tags e2e -timeout 15m ./e2e/...
+
+race: ## the concurrent packages under the race detector
+	$(GO) test -race ./kvpool ./consensus/... ./worker ./router ./telemetry ./model/...
+
+lint: ## formatting, vet, and the house rules of tidy_test.go
+	test -z "$$(gofmt -l $$(git ls-files '*.go'))" && $(GO) vet ./... && CGO_ENABLED=0 $(GO) vet ./... && $(GO) test -run 'TestSizes|TestPackageDocs|TestImports' .
+
+golangci: ## the wider set of linters (builds golangci-lint once)
+	$(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run
+
+gen: ## regenerate protobuf code
+	$(GO) run ./tools/protogen . . api/ledger/v1/ledger.proto api/worker/v1/worker.proto -- protoc-gen-go:paths=source_relative protoc-gen-go-grpc:paths=source_relative
+
+gen-check: gen ## generated code is what its sources give
+	git diff --exit-code --stat -- '*.pb.go'
+
+fuzz: ## each fuzz target for a while (FUZZTIME=30s)
+	tools/fuzz.sh $(or $(FUZZTIME),30s)
+
+bench: build ## benchmarks against llama.cpp on this machine (builds it once into .peers)
+	tools/bench.sh
+
+soak: ## the long runs
+	$(GO) test -tags soak -timeout 60m -v ./cpu ./backendtest ./kvpool ./consensus/...
+
+.PHONY: help setup build demo up test race lint golangci gen gen-check fuzz bench soak
