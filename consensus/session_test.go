@@ -3,6 +3,8 @@ package consensus
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -72,5 +74,48 @@ func TestFencedSessionOpensAnew(t *testing.T) {
 	eventually(t, n, func() bool { return s.ID() != first })
 	if r := do(t, s, drop(1)); r.GetRefusal().GetCode() != ledgerv1.RefusalCode_REFUSAL_CODE_NO_RESERVATION {
 		t.Errorf("the new session does not work: %v", r)
+	}
+}
+
+// Close answers everyone, and what was answered with a reservation is on disk (N2).
+func TestCloseAnswersAll(t *testing.T) {
+	dir := t.TempDir()
+	n := open(t, Config{Dir: dir, TickInterval: time.Hour})
+	s, err := n.OpenSession(t.Context(), "r1", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := register(t, n, "w1", 1<<30, 1<<30)
+	var all sync.WaitGroup
+	var granted atomic.Uint64
+	for range 64 {
+		all.Go(func() {
+			for {
+				r, err := s.Do(t.Context(), reserve("w1", w, 1))
+				if errors.Is(err, ErrClosed) {
+					return
+				}
+				if err != nil || r.GetReserved() == nil {
+					t.Errorf("%v, %v", r, err)
+					return
+				}
+				granted.Add(1)
+			}
+		})
+	}
+	eventually(t, n, func() bool { return granted.Load() > 1000 })
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	all.Wait()
+	if err := n.Ready(); !errors.Is(err, ErrClosed) {
+		t.Errorf("ready: %v", err)
+	}
+	if _, err := n.OpenSession(t.Context(), "r2", time.Hour); !errors.Is(err, ErrClosed) {
+		t.Errorf("open session: %v", err)
+	}
+	again := open(t, Config{Dir: dir})
+	if got := again.View().Worker("w1").Granted; got < granted.Load() {
+		t.Errorf("N2: %d of %d answered reservations are on disk", got, granted.Load())
 	}
 }
