@@ -111,13 +111,19 @@ func (w *Worker) Run(ctx context.Context) error {
 	for {
 		nonce := make([]byte, 16)
 		rand.Read(nonce)
-		err := w.incarnation(ctx, nonce)
-		if !errors.Is(err, ErrFenced) {
-			return err
+		// A fenced nonce is tried once more: the answer tells a lease that ran out from another process of the same name,
+		// which a new registration would fence in its turn.
+		for err := error(nil); !errors.Is(err, errNonceSpent); {
+			if err = w.incarnation(ctx, nonce); !errors.Is(err, ErrFenced) {
+				return err
+			}
 		}
 		w.cfg.Log.Warn("the ledger has ended this incarnation; registering anew")
 	}
 }
+
+// errNonceSpent says that a registration was refused because its nonce was fenced.
+var errNonceSpent = fmt.Errorf("%w: its nonce is spent", ErrFenced)
 
 // incarnation lives from one registration to its end. The engine starts with the first answer; streams come and go.
 func (w *Worker) incarnation(ctx context.Context, nonce []byte) (err error) {
@@ -221,7 +227,7 @@ func (w *Worker) attach(ctx context.Context, router string, nonce []byte, l *lin
 func refusedRegistration(r *ledgerv1.Refusal) error {
 	switch r.Code {
 	case ledgerv1.RefusalCode_REFUSAL_CODE_FENCED:
-		return ErrFenced
+		return errNonceSpent
 	case ledgerv1.RefusalCode_REFUSAL_CODE_SUPERSEDED:
 		return ErrSuperseded
 	}
