@@ -1,6 +1,7 @@
 package backendtest
 
 import (
+	"fmt"
 	"path/filepath"
 	"testing"
 
@@ -15,16 +16,19 @@ const (
 
 // RunTiny holds the small random models to golden.json. Their window is 32, so that most prompts cross it.
 func RunTiny(t *testing.T, open Opener) {
-	for _, name := range []string{"gemma3"} {
-		dir := filepath.Join("tiny", name)
-		t.Run(name+"/bf16", func(t *testing.T) {
-			checkTiny(t, open, dir, "model-bf16.gguf", "golden", Shape{Exact: true, KV: "f32"}, tinyTolerance)
-		})
-		t.Run(name+"/q8_0", func(t *testing.T) {
-			checkTiny(t, open, dir, "model-q8_0.gguf", "golden_q8_0", Shape{Exact: true, KV: "f32"}, tinyTolerance)
-		})
-		t.Run(name+"/q8_0/fast", func(t *testing.T) {
-			checkTiny(t, open, dir, "model-q8_0.gguf", "golden_q8_0", Shape{KV: "f16"}, tinyClose)
+	for _, c := range []struct {
+		name, file, golden string
+		shape              Shape
+		tolerance          float32
+	}{
+		{"gemma3", "model-bf16.gguf", "golden", Shape{Exact: true, KV: "f32"}, tinyTolerance},
+		{"gemma3", "model-q8_0.gguf", "golden_q8_0", Shape{Exact: true, KV: "f32"}, tinyTolerance},
+		{"gemma3", "model-q8_0.gguf", "golden_q8_0", Shape{KV: "f16"}, tinyClose},
+		{"qwen3", "model-q8_0.gguf", "golden_q8_0", Shape{Exact: true, KV: "f32"}, tinyTolerance},
+		{"qwen3", "model-q8_0.gguf", "golden_q8_0", Shape{KV: "f16"}, tinyClose},
+	} {
+		t.Run(fmt.Sprintf("%s/%s/exact=%v", c.name, c.file, c.shape.Exact), func(t *testing.T) {
+			checkTiny(t, open, filepath.Join("tiny", c.name), c.file, c.golden, c.shape, c.tolerance)
 		})
 	}
 }

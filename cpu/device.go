@@ -144,6 +144,9 @@ func (d *Device) Layout() model.KVLayout { return d.pages.layout }
 // PageBytes is the size of a page.
 func (d *Device) PageBytes() int { return d.pages.page }
 
+// Buffers lists what Open mapped, summed by name: all that the device will ever hold outside the Go heap.
+func (d *Device) Buffers() []Buffer { return d.memory.sizes }
+
 // Page is the memory of one page, for copies to and from other workers and tiers. The caller sees to it that no step in
 // flight writes it.
 func (d *Device) Page(id int) []byte {

@@ -24,7 +24,7 @@ type head struct {
 func newHead(d *Device) (*head, error) {
 	h := &head{device: d, vocab: d.decoder.Vocab, rows: min(d.cfg.MaxRows, headRows)}
 	h.stride = (h.vocab + 15) &^ 15
-	a := &allocator{memory: d.memory}
+	a := &allocator{memory: d.memory, name: "logits"}
 	h.logits = a.floats(h.rows * h.stride)
 	for range d.cfg.Threads {
 		h.samplers = append(h.samplers, sampler.New(h.vocab))

@@ -3,6 +3,7 @@
 package cpu
 
 import (
+	"errors"
 	"unsafe"
 
 	"github.com/berthd/berth/model"
@@ -80,12 +81,13 @@ func newKernels(d *Device, m *model.Model) (engine, error) {
 			qkv: formatsOf(&w.q, &w.k, &w.v), o: formatsOf(&w.o), ffn: formatsOf(&w.gate, &w.up), down: formatsOf(&w.down),
 		})
 	}
-	k.buffers(&p.allocator)
+	a := &allocator{memory: d.memory, name: "activations"}
+	k.buffers(a)
 	k.embedOp.do, k.enterOp.do, k.rotateOp.do = k.embed, k.enter, k.rotateStore
 	k.attendOp.do, k.mixOp.do, k.middleOp.do = k.attend, k.quantiseMix, k.middle
 	k.gateOp.do, k.leaveOp.do, k.collectOp.do = k.gated, k.leave, k.collect
 	k.products.task.do = k.products.chunk
-	return k, p.err
+	return k, errors.Join(p.err, a.err)
 }
 
 // buffers maps room for one step. Formats that no product reads get none.

@@ -58,7 +58,7 @@ func newMatmulBench(t testing.TB, w *model.Tensor, n int) *matmulBench {
 	p := newPacker(d)
 	b.packed = p.matrix(w)
 	b.stride = b.packed.format.bytes(w.Cols())
-	act, err := b.memory.bytes(n * b.stride)
+	act, err := b.memory.bytes("activations", n*b.stride)
 	if err != nil || p.err != nil {
 		t.Fatal(err, p.err)
 	}

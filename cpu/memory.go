@@ -14,10 +14,17 @@ const hugePage = 2 << 20
 // memory holds blocks outside the Go heap: the collector does not scan them, and C may keep addresses into them.
 type memory struct {
 	blocks [][]byte
+	sizes  []Buffer
 }
 
-// bytes maps n zero bytes, aligned to a page of the system.
-func (m *memory) bytes(n int) ([]byte, error) {
+// Buffer is a named part of a device's memory outside the Go heap.
+type Buffer struct {
+	Name  string // weights, pages, activations or logits
+	Bytes int
+}
+
+// bytes maps n zero bytes, aligned to a page of the system, and counts them under a name.
+func (m *memory) bytes(name string, n int) ([]byte, error) {
 	if n == 0 {
 		return nil, nil
 	}
@@ -26,8 +33,19 @@ func (m *memory) bytes(n int) ([]byte, error) {
 		return nil, fmt.Errorf("map %d bytes: %w", n, err)
 	}
 	m.blocks = append(m.blocks, b)
+	m.count(name, n)
 	adviseHuge(b)
 	return b, nil
+}
+
+func (m *memory) count(name string, n int) {
+	for i := range m.sizes {
+		if m.sizes[i].Name == name {
+			m.sizes[i].Bytes += n
+			return
+		}
+	}
+	m.sizes = append(m.sizes, Buffer{Name: name, Bytes: n})
 }
 
 // close unmaps every block.
@@ -45,14 +63,15 @@ func (m *memory) close() error {
 // allocator maps typed slices; the first failure sticks and makes later ones nil.
 type allocator struct {
 	*memory
-	err error
+	name string
+	err  error
 }
 
 func (a *allocator) block(n int) unsafe.Pointer {
 	if a.err != nil || n == 0 {
 		return nil
 	}
-	b, err := a.memory.bytes(n)
+	b, err := a.memory.bytes(a.name, n)
 	if err != nil {
 		a.err = err
 		return nil

@@ -30,7 +30,7 @@ type packer struct {
 }
 
 func newPacker(d *Device) *packer {
-	p := &packer{allocator: allocator{memory: d.memory}, pool: d.pool, dequantise: d.cfg.Dequantise}
+	p := &packer{allocator: allocator{memory: d.memory, name: "weights"}, pool: d.pool, dequantise: d.cfg.Dequantise}
 	p.scratch = make([][]float32, d.cfg.Threads)
 	p.task.do = p.pack
 	return p

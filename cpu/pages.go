@@ -27,7 +27,7 @@ func newPages(m *memory, layout model.KVLayout, c Config) (pages, error) {
 	p := pages{layout: layout, blockSize: c.BlockSize, elem: c.elementBytes()}
 	p.page = layout.PageBytes(c.BlockSize, p.elem)
 	var err error
-	p.mem, err = m.bytes(p.page * c.Pages)
+	p.mem, err = m.bytes("pages", p.page*c.Pages)
 	return p, err
 }
 

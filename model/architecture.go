@@ -28,7 +28,9 @@ type architecture struct {
 	ropeSWA    float64 // rope base of sliding layers where the file has none; 0: the base of full layers
 }
 
-// architectures are the names that Berth runs. Gemma 3: arXiv 2503.19786, and Gemma3ForCausalLM in transformers.
+// architectures are the names that Berth runs. Sources: Gemma 3, arXiv 2503.19786; Qwen 3, arXiv 2505.09388; and the
+// classes Gemma3ForCausalLM and Qwen3ForCausalLM of transformers.
 var architectures = map[string]architecture{
 	"gemma3": {activation: GELUTanh, qkNorm: true, postNorm: true, scaleEmbed: true, fullEvery: 6, ropeSWA: 10000},
+	"qwen3":  {activation: SiLU, qkNorm: true},
 }

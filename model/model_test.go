@@ -95,6 +95,14 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
+// A tensor that would be left out is a fault, not a detail.
+func TestOpenRefusesUnknownTensor(t *testing.T) {
+	g := gemmaFile(nil)
+	path := save(t, g.tensor("blk.0.attn_q.bias", F32, uint64(g.data), 16).size(g.data+64).bytes())
+	_, err := Open(path)
+	checkRefused(t, err, path, "no place")
+}
+
 // Gemma 3 is described as transformers' configuration of the same model says.
 func TestDecoderOfGemma3(t *testing.T) {
 	m, err := Open(filepath.Join(golden, "tiny/gemma3/model-bf16.gguf"))

@@ -47,8 +47,9 @@ func Load(f *File) (*Model, error) {
 	if k.err != nil {
 		return nil, fmt.Errorf("load model: %w", k.err)
 	}
-	w := &tensorFinder{file: f}
+	w := &tensorFinder{file: f, used: map[string]bool{}}
 	m.bind(w, architectures[m.Architecture])
+	w.checkAllUsed(m.Architecture)
 	if w.err != nil {
 		return nil, fmt.Errorf("load model: %w", w.err)
 	}
@@ -98,7 +99,18 @@ const anySize = -1
 // tensorFinder looks tensors up and checks their shapes. The first fault sticks.
 type tensorFinder struct {
 	file *File
+	used map[string]bool
 	err  *WeightsError
+}
+
+// checkAllUsed refuses a file with tensors that the architecture has no place for: leaving out a bias would give wrong
+// text without a word.
+func (w *tensorFinder) checkAllUsed(arch string) {
+	for i := range w.file.tensors {
+		if t := &w.file.tensors[i]; w.err == nil && !w.used[t.Name] {
+			w.err = &WeightsError{File: w.file.path, Offset: -1, What: fmt.Sprintf("tensor %.64q has no place in a %s model", t.Name, arch)}
+		}
+	}
 }
 
 func (w *tensorFinder) find(name string, dims ...int) *Tensor {
@@ -110,6 +122,7 @@ func (w *tensorFinder) find(name string, dims ...int) *Tensor {
 		w.err = &WeightsError{File: w.file.path, Offset: -1, What: fmt.Sprintf("tensor %q is absent", name)}
 		return nil
 	}
+	w.used[name] = true
 	same := len(t.Dims) == len(dims)
 	for i := 0; same && i < len(dims); i++ {
 		same = t.Dims[i] == dims[i] || dims[i] == anySize
