@@ -8,7 +8,7 @@ import (
 
 const golden = "../testdata/golden"
 
-// Every stored block format gives the gguf package's values bit for bit, through the reader's own view of the file.
+// M3: every stored block format gives the gguf package's values bit for bit, through the reader's own view of the file.
 func TestDequantiseMatchesGGUF(t *testing.T) {
 	f, err := OpenFile(filepath.Join(golden, "dequant/dequant.gguf"))
 	if err != nil {

@@ -22,7 +22,7 @@ func header(version uint32, tensors, keys uint64, tail ...byte) []byte {
 	return append(g.buf.Bytes(), tail...)
 }
 
-// Class GGUF: a file that lies is refused with the place of the lie, before anything large is allocated.
+// M1, class GGUF: a file that lies is refused with the place of the lie, before anything large is allocated.
 func TestOpenFileRefuses(t *testing.T) {
 	long := func(n uint64) []byte {
 		return newGGUF().rawKey("k", nil).rawLength(n)
@@ -128,7 +128,7 @@ func millionDims() []byte {
 	return g.bytes()
 }
 
-// Every prefix of a good file is refused: no cut is read past.
+// M1: every prefix of a good file is refused: no cut is read past.
 func TestOpenFileTruncated(t *testing.T) {
 	good := one().key("s", "text").key("l", []string{"a", "", "bc"}).key("n", []uint32{1, 2}).bytes()
 	for n := range good {
@@ -186,7 +186,7 @@ func TestGetters(t *testing.T) {
 	}
 }
 
-// The reader neither panics nor hangs, whatever the bytes, and what it accepts can be read.
+// M1: the reader neither panics nor hangs, whatever the bytes, and what it accepts can be read.
 func FuzzOpenFile(f *testing.F) {
 	f.Add(one().bytes())
 	f.Add(one().key("s", "text").key("l", []string{"a", "b"}).key("general.alignment", uint32(64)).bytes())

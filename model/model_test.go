@@ -54,7 +54,7 @@ func gemmaFile(spoil map[string]any) *ggufFile {
 	return g.size(int(at))
 }
 
-// A file whose keys contradict it is refused, and no division by zero or huge loop comes before that.
+// M1, M2: a file whose keys contradict it is refused, and no division by zero or huge loop comes before that.
 func TestOpenRefuses(t *testing.T) {
 	for _, c := range []struct {
 		key  string
@@ -95,7 +95,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// A tensor that would be left out is a fault, not a detail.
+// M2: a tensor that would be left out is a fault, not a detail.
 func TestOpenRefusesUnknownTensor(t *testing.T) {
 	g := gemmaFile(nil)
 	path := save(t, g.tensor("blk.0.attn_q.bias", F32, uint64(g.data), 16).size(g.data+64).bytes())
@@ -122,7 +122,7 @@ func TestDecoderOfGemma3(t *testing.T) {
 	}
 }
 
-// Layers fall into groups of the smallest count of any kind, the last group of a kind padded.
+// M5: layers fall into groups of the smallest count of any kind, the last group of a kind padded.
 func TestKVLayout(t *testing.T) {
 	for _, c := range []struct {
 		kinds  string // F full, S sliding
@@ -159,7 +159,7 @@ func TestKVLayout(t *testing.T) {
 	}
 }
 
-// The revision depends on the tensors alone: not on their order, the alignment or the metadata.
+// M4: the revision depends on the tensors alone: not on their order, the alignment or the metadata.
 func TestRevision(t *testing.T) {
 	base := gemmaFile(nil)
 	revision := func(b []byte) [32]byte {
