@@ -23,8 +23,8 @@ func benchShape() Shape {
 	return Shape{BlockSize: 16, Pages: 8192, MaxBatchTokens: 512, MaxRows: 32, KV: "f16"}
 }
 
-// benchmarkDecode appends one greedy token to every branch in each step. Branches start over when they grow long, so that
-// attention's share stays that of a short context.
+// benchmarkDecode appends one greedy token to every branch in each step. Branches start over when they grow long, so
+// that attention's share stays that of a short context.
 func benchmarkDecode(b *testing.B, open Opener, size int) {
 	d := newBench(b, open, RealModel(b), benchShape())
 	branches, ids := make([]*branch, size), make([]int32, size)

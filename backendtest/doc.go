@@ -7,12 +7,13 @@
 //	B1 exact: the f32 path gives transformers' logits within 1e-3 on a small model and 0.02 on the real one, and its
 //	   greedy tokens for as long as the reference's own margin is not inside the tolerance.
 //	B2 close: the fast path, with quantised activations, keeps perplexity within 1.5 % and every clear argmax.
-//	B3 the same bits: logits do not depend on batch size, chunking, block size, page numbers, threads or what else runs in
-//	   the step.
+//	B3 the same bits: logits do not depend on batch size, chunking, block size, page numbers, threads or what else runs
+//	   in the step.
 //	B4 pages only: a page that a window has passed is not read, and a result does not depend on what pages held before.
 //
 // It never compares two devices with each other: only with the golden data, and a device with itself.
 //
-// Golden data lies in testdata/golden. The real model is looked for in $BERTH_MODEL, then in the user's cache directory;
-// tests that need it are skipped, and say so, when it is absent. The build tag soak runs the long forms of those tests.
+// Golden data lies in testdata/golden. The real model is looked for in $BERTH_MODEL, then in the user's cache
+// directory; tests that need it are skipped, and say so, when it is absent. The build tag soak runs the long forms of
+// those tests.
 package backendtest

@@ -44,7 +44,8 @@ func checkInvariance(t *testing.T, open Opener, m *model.Model, s Shape, size in
 			for _, chunk := range []int{size, 256, 64, 33, 16, 7} {
 				seq := b.branch()
 				got := seq.prefill(ids, chunk, size)
-				checkBits(t, got, want, m.Vocab, fmt.Sprintf("blocks of %d, %d threads, chunks of %d", blockSize, threads, chunk))
+				what := fmt.Sprintf("blocks of %d, %d threads, chunks of %d", blockSize, threads, chunk)
+				checkBits(t, got, want, m.Vocab, what)
 				seq.drop()
 			}
 			checkBatches(t, b, ids, want, fmt.Sprintf("blocks of %d, %d threads", blockSize, threads))

@@ -4,10 +4,10 @@
 //
 // Maths:    out = Σ_p softmax_p(scale · q·k[p]) v[p], p over (pos − window, pos].
 // Shapes:   q, out [tokens][heads][head_dim], tokens `stride` floats apart; keys and values [token in block][head_dim].
-// Numerics: positions are taken in tiles of 64, aligned to absolute position 0. In a tile: q·k is one 8-lane accumulator and the
-//           tree of vec.h; the maximum m; weights e^(s−m), their sum l by a fixed tree; o = Σ w·v, positions ascending. A
-//           position that is out of sight is not loaded: its score is −∞, its weight 0. Tiles merge ascending:
-//           (m, l, o) ∪ (m', l', o') = with M = max(m, m'): l·e^(m−M) + l'·e^(m'−M), and o alike.
+// Numerics: positions are taken in tiles of 64, aligned to absolute position 0. In a tile: q·k is one 8-lane
+//           accumulator and the tree of vec.h; the maximum m; weights e^(s−m), their sum l by a fixed tree; o = Σ w·v,
+//           positions ascending. A position that is out of sight is not loaded: its score is −∞, its weight 0. Tiles
+//           merge ascending: (m, l, o) ∪ (m', l', o') = with M = max(m, m'): l·e^(m−M) + l'·e^(m'−M), and o alike.
 //           Nothing here depends on the block size, on which token of a chunk this is, or on which heads go together.
 // Bytes:    each token reads its keys and values once for up to 4 heads.
 #include "kernels.h"
@@ -23,12 +23,15 @@ INLINE __m256 element8(const char *p, int i, const int half) {
 INLINE void locate(const kv *c, const int32_t *table, int lo, int hi, const char **key) {
 	const int mask = (1 << c->block_shift) - 1;
 	const size_t row = (size_t)c->head_dim * (c->half ? 2 : 4);
-	for (int p = lo; p < hi; p++)
-		key[p - lo] = c->pages + (size_t)table[p >> c->block_shift] * c->page_bytes + c->key_offset + (size_t)(p & mask) * row;
+	for (int p = lo; p < hi; p++) {
+		const char *page = c->pages + (size_t)table[p >> c->block_shift] * c->page_bytes;
+		key[p - lo] = page + c->key_offset + (size_t)(p & mask) * row;
+	}
 }
 
 // dots is the scores of N keys with H heads.
-INLINE void dots(const int H, const int N, const kv *c, const char **key, const float *q, float (*score)[TILE], int at, const int half) {
+INLINE void dots(const int H, const int N, const kv *c, const char **key, const float *q, float (*score)[TILE], int at,
+	const int half) {
 	__m256 a[8][4];
 	UNROLL for (int n = 0; n < N; n++) UNROLL for (int h = 0; h < H; h++) a[n][h] = _mm256_setzero_ps();
 	for (int i = 0; i < c->head_dim; i += 8) {
@@ -41,7 +44,8 @@ INLINE void dots(const int H, const int N, const kv *c, const char **key, const 
 	}
 	UNROLL for (int n = 0; n < N; n++) {
 		float s[4];
-		_mm_storeu_ps(s, _mm_mul_ps(tree4(a[n][0], a[n][H > 1], a[n][H > 2 ? 2 : 0], a[n][H > 3 ? 3 : 0]), _mm_set1_ps(c->scale)));
+		const __m128 sums = tree4(a[n][0], a[n][H > 1], a[n][H > 2 ? 2 : 0], a[n][H > 3 ? 3 : 0]);
+		_mm_storeu_ps(s, _mm_mul_ps(sums, _mm_set1_ps(c->scale)));
 		UNROLL for (int h = 0; h < H; h++) score[h][at + n] = s[h];
 	}
 }
@@ -63,7 +67,8 @@ INLINE float weigh(float *score, float *sum) {
 
 // mix adds weight · value of n positions to o [H][head_dim], a strip of positions at a time so that values stay in the
 // first-level cache.
-INLINE void mix(const int H, const kv *c, const char **key, float (*weight)[TILE], int at, int n, float *o, const int half) {
+INLINE void mix(const int H, const kv *c, const char **key, float (*weight)[TILE], int at, int n, float *o,
+	const int half) {
 	for (int s = 0; s < n; s += STRIP) {
 		const int e = s + STRIP < n ? s + STRIP : n;
 		for (int i = 0; i < c->head_dim; i += 16) {
@@ -122,24 +127,28 @@ INLINE void one(const int H, const kv *c, const int32_t *table, const float *q, 
 		float max[4], sum[4];
 		for (int h = 0; h < H; h++) max[h] = weigh(score[h], &sum[h]);
 		mix(H, c, key, score, lo, hi - lo, part, half);
-		for (int h = 0; h < H; h++) merge(&m[h], &l[h], out + h * c->head_dim, max[h], sum[h], part + h * c->head_dim, c->head_dim);
+		for (int h = 0; h < H; h++) {
+			const int head = h * c->head_dim;
+			merge(&m[h], &l[h], out + head, max[h], sum[h], part + head, c->head_dim);
+		}
 	}
-	for (int h = 0; h < H; h++)
+	for (int h = 0; h < H; h++, out += c->head_dim)
 		for (int i = 0; i < c->head_dim; i += 8)
-			_mm256_storeu_ps(out + h * c->head_dim + i, _mm256_div_ps(_mm256_loadu_ps(out + h * c->head_dim + i), _mm256_set1_ps(l[h])));
+			_mm256_storeu_ps(out + i, _mm256_div_ps(_mm256_loadu_ps(out + i), _mm256_set1_ps(l[h])));
 }
 
-#define HEADS(NAME, HALF)                                                                                              \
-	KERNEL static void NAME(const kv *c, const int32_t *table, const float *q, float *out, int heads, int pos) {       \
+#define HEADS(NAME, HALF) \
+	KERNEL static void NAME(const kv *c, const int32_t *table, const float *q, float *out, int heads, int pos) { \
 		for (; heads >= 4; heads -= 4, q += 4 * c->head_dim, out += 4 * c->head_dim) one(4, c, table, q, out, pos, HALF); \
 		for (; heads >= 2; heads -= 2, q += 2 * c->head_dim, out += 2 * c->head_dim) one(2, c, table, q, out, pos, HALF); \
-		if (heads) one(1, c, table, q, out, pos, HALF);                                                                \
+		if (heads) one(1, c, table, q, out, pos, HALF); \
 	}
 
 HEADS(heads_half, 1)
 HEADS(heads_float, 0)
 
-KERNEL void attend(const kv *c, const int32_t *table, const float *q, float *out, size_t stride, int heads, int pos, int n) {
+KERNEL void attend(const kv *c, const int32_t *table, const float *q, float *out, size_t stride, int heads, int pos,
+	int n) {
 	for (int t = 0; t < n; t++)
 		(c->half ? heads_half : heads_float)(c, table, q + t * stride, out + t * stride, heads, pos + t);
 }

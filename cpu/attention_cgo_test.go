@@ -59,8 +59,8 @@ func (b *attentionBench) fill(head, lo, hi int) (k, v []float32) {
 	return k, v
 }
 
-// N4, N5: attention over pages is the softmax that f64 gives, reads nothing out of sight, and gives the same bits for any
-// block size and number of heads at a time.
+// N4, N5: attention over pages is the softmax that f64 gives, reads nothing out of sight, and gives the same bits for
+// any block size and number of heads at a time.
 func TestAttentionKernel(t *testing.T) {
 	needKernels(t)
 	const head = 1

@@ -20,7 +20,8 @@ type output struct {
 
 func newBatch(c Config) *batch {
 	n := c.MaxBatchTokens
-	return &batch{ids: make([]int32, 0, n), pos: make([]int32, 0, n), row: make([]int32, 0, n), output: make([]output, 0, n)}
+	ints := func() []int32 { return make([]int32, 0, n) }
+	return &batch{ids: ints(), pos: ints(), row: ints(), output: make([]output, 0, n)}
 }
 
 // fill lays p flat.

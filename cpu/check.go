@@ -32,7 +32,8 @@ func (d *Device) checkRow(row *model.Row) error {
 	n := len(row.Tokens)
 	switch {
 	case n == 0 || row.Start < 0 || row.Start+n > d.decoder.Context:
-		return fmt.Errorf("%d tokens from position %d: want at least one, within the context of %d", n, row.Start, d.decoder.Context)
+		return fmt.Errorf("%d tokens from position %d: want at least one, within the context of %d", n, row.Start,
+			d.decoder.Context)
 	case row.Outputs < 0 || row.Outputs > n:
 		return fmt.Errorf("%d outputs of %d tokens", row.Outputs, n)
 	case row.Outputs == 0 && (row.Sampling != nil || row.Logits):

@@ -18,7 +18,8 @@ func copyWeights(m *model.Model) *model.Model {
 		seen[t] = &c
 		return &c
 	}
-	out := &model.Model{Decoder: m.Decoder, Embedding: own(m.Embedding), OutputNorm: own(m.OutputNorm), Output: own(m.Output)}
+	out := &model.Model{Decoder: m.Decoder}
+	out.Embedding, out.OutputNorm, out.Output = own(m.Embedding), own(m.OutputNorm), own(m.Output)
 	for _, l := range m.Weights {
 		out.Weights = append(out.Weights, model.LayerWeights{
 			AttnNorm: own(l.AttnNorm), PostAttnNorm: own(l.PostAttnNorm),

@@ -108,8 +108,8 @@ func (d *Device) Submit(p *model.Plan) error {
 	return nil
 }
 
-// Wait returns the result of the oldest step in flight, when it is done. The result is the device's own, and valid until
-// Wait is called again.
+// Wait returns the result of the oldest step in flight, when it is done. The result is the device's own, and valid
+// until Wait is called again.
 func (d *Device) Wait() (*model.Result, error) {
 	switch {
 	case d.closed:

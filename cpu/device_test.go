@@ -152,7 +152,9 @@ func TestSubmitRefuses(t *testing.T) {
 		{"page -1 of 256", func(p *model.Plan) { p.Rows[1].Pages[2][0] = kvpool.NoPage }},
 		{"page 256 of 256", func(p *model.Plan) { p.Rows[1].Pages[2][0] = 256 }},
 		{"sampling names token 832", func(p *model.Plan) { p.Rows[1].Sampling = &model.Sampling{Banned: []int32{832}} }},
-		{"sampling biases token -3", func(p *model.Plan) { p.Rows[1].Sampling = &model.Sampling{LogitBias: []model.Bias{{ID: -3}}} }},
+		{"sampling biases token -3", func(p *model.Plan) {
+			p.Rows[1].Sampling = &model.Sampling{LogitBias: []model.Bias{{ID: -3}}}
+		}},
 		{"mask of 2 words", func(p *model.Plan) { p.Rows[1].Sampling = &model.Sampling{Mask: make([]uint64, 2)} }},
 	} {
 		p := &model.Plan{Step: 1, Rows: []model.Row{sequence(d, tokens(10), 0, 1, 0), sequence(d, tokens(10), 0, 1, 50)}}

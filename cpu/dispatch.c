@@ -6,7 +6,8 @@
 enum { F32 = 0, F16 = 1, Q5_0 = 6, Q8_0 = 8, Q4_K = 12, Q6_K = 14, BF16 = 30 };
 enum { INT16X32 = 1, INT8X32 = 2 };
 
-void multiply(int type, const void *w, const void *a, size_t stride, float *out, size_t ld, int cols, int lo, int hi, int n) {
+void multiply(int type, const void *w, const void *a, size_t stride, float *out, size_t ld, int cols, int lo,
+	int hi, int n) {
 	matmul *f = matmul_f32;
 	switch (type) {
 	case F16: f = matmul_f16; break;

@@ -1,5 +1,5 @@
-// Package cpu is the device that every machine has: forward passes on its processors, in C kernels where there is cgo and
-// AVX2, else in plain Go.
+// Package cpu is the device that every machine has: forward passes on its processors, in C kernels where there is cgo
+// and AVX2, else in plain Go.
 //
 //	Open ─▶ weights repacked, buffers mapped
 //	Submit(plan) ─▶ check ─▶ queue ─▶ device goroutine: embed ▸ layers ▸ head ▸ sample ─▶ Wait ─▶ result
@@ -10,11 +10,12 @@
 //
 //	N1 the same bits: a token's logits depend on its sequence, the weights and the numerics name alone; not on batch,
 //	   chunking, block size, page ids, threads, or the order in which chunks are claimed.
-//	N2 one accumulator: each element of a matrix product is one f32 accumulator over ascending columns, at any tile shape;
-//	   blocks of quantised weights are summed exactly in integers, then added by a fixed list of multiply-adds.
-//	N3 fixed trees: reductions along a vector use a fixed number of accumulators and one tree; there are no scalar tails.
-//	N4 attention reads pages: keys and values are rounded to the page's type first, those of the current chunk too. Tiles of
-//	   64 positions are aligned to absolute positions; each gives one partial, merged in ascending order.
+//	N2 one accumulator: each element of a matrix product is one f32 accumulator over ascending columns, at any tile
+//	   shape; blocks of quantised weights are summed exactly in integers, then added by a fixed list of multiply-adds.
+//	N3 fixed trees: reductions along a vector use a fixed number of accumulators and one tree; there are no scalar
+//	   tails.
+//	N4 attention reads pages: keys and values are rounded to the page's type first, those of the current chunk too.
+//	   Tiles of 64 positions are aligned to absolute positions; each gives one partial, merged in ascending order.
 //	N5 a position that a query may not see is not loaded, and counts as a score of −∞.
 //	N6 with kernels, every buffer is mapped at Open; a step of steady decoding allocates nothing.
 //	N7 nothing of a plan runs before all of it was checked.

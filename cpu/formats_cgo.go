@@ -104,5 +104,6 @@ func (p *packed) gather(r int, scale float32, out unsafe.Pointer) {
 
 // multiply computes groups [lo, hi) for n tokens: out[t·ld + row] = w[row] · a[t].
 func (p *packed) multiply(a unsafe.Pointer, stride int, out unsafe.Pointer, ld, lo, hi, n int) {
-	C.multiply(C.int(p.kind), p.w, a, C.size_t(stride), (*C.float)(out), C.size_t(ld), C.int(p.cols), C.int(lo), C.int(hi), C.int(n))
+	C.multiply(C.int(p.kind), p.w, a, C.size_t(stride), (*C.float)(out), C.size_t(ld), C.int(p.cols),
+		C.int(lo), C.int(hi), C.int(n))
 }

@@ -8,9 +8,9 @@
 #include <stdint.h>
 
 // Packed weights: one struct holds 8 rows of one block (32 or 256 columns). Dense types are [column][8 rows].
-typedef struct { uint16_t d[8]; int8_t q[16][8][2]; } q8_0_group;                    // 272 B: columns in pairs
-typedef struct { uint16_t d[8]; uint8_t high[32]; uint8_t q[4][32]; } q5_0_group;    // 176 B: columns in fours, low | high nibble
-typedef struct {                                                                     // 1216 B
+typedef struct { uint16_t d[8]; int8_t q[16][8][2]; } q8_0_group;                 // 272 B: columns in pairs
+typedef struct { uint16_t d[8]; uint8_t high[32]; uint8_t q[4][32]; } q5_0_group; // 176 B: fours, low | high nibble
+typedef struct { // 1216 B
 	uint16_t d[8], dmin[8];
 	uint8_t scale[8][8], min[8][8]; // by sub-block of 32, by row
 	uint8_t q[4][8][32];            // pairs of sub-blocks share bytes: low | high nibble
@@ -26,7 +26,8 @@ typedef struct {                                    // for Q5_0, Q4_K, Q6_K
 } act_i8;
 
 // matmul is out[t·ld + row] = w[row] · a[t] for groups [lo, hi) and n tokens; stride is bytes from token to token.
-typedef void matmul(const void *w, const void *a, size_t stride, float *out, size_t ld, int cols, int lo, int hi, int n);
+typedef void matmul(const void *w, const void *a, size_t stride, float *out, size_t ld, int cols, int lo, int hi,
+	int n);
 matmul matmul_f32, matmul_f16, matmul_bf16, matmul_q8_0, matmul_q5_0, matmul_q4_k, matmul_q6_k;
 
 // pack writes one group from up to 8 stored rows that are row_bytes apart; missing rows are zero.
@@ -42,7 +43,8 @@ typedef void quantise(const float *x, void *out, int cols);
 quantise quantise_i16, quantise_i8;
 
 // The same, chosen by number: what Go calls.
-void multiply(int type, const void *w, const void *a, size_t stride, float *out, size_t ld, int cols, int lo, int hi, int n);
+void multiply(int type, const void *w, const void *a, size_t stride, float *out, size_t ld, int cols, int lo, int hi,
+	int n);
 void pack_group(int type, const void *rows, size_t row_bytes, int n, void *group, int cols);
 void gather_row(int type, const void *w, int cols, int r, float scale, float *out);
 void quantise_to(int format, const float *x, void *out, int cols);

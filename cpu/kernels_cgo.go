@@ -94,7 +94,8 @@ func newKernels(d *Device, m *model.Model) (engine, error) {
 func (k *kernels) buffers(a *allocator) {
 	n, d := k.device.cfg.MaxBatchTokens, &k.d
 	whole := func(rows int) int { return (rows + 7) &^ 7 }
-	k.ldQ, k.ldKV, k.ldFF, k.ldOut = whole(d.Heads*d.HeadDim), whole(d.KVHeads*d.HeadDim), whole(d.FeedForward), whole(d.Hidden)
+	k.ldQ, k.ldKV = whole(d.Heads*d.HeadDim), whole(d.KVHeads*d.HeadDim)
+	k.ldFF, k.ldOut = whole(d.FeedForward), whole(d.Hidden)
 	k.x, k.branch, k.norm = a.floats(n*d.Hidden), a.floats(n*k.ldOut), a.floats(n*d.Hidden)
 	k.q, k.mix, k.k, k.v = a.floats(n*k.ldQ), a.floats(n*k.ldQ), a.floats(n*k.ldKV), a.floats(n*k.ldKV)
 	k.gate, k.up = a.floats(n*k.ldFF), a.floats(n*k.ldFF)
@@ -109,7 +110,8 @@ func (k *kernels) buffers(a *allocator) {
 		}
 		for i := range k.uses {
 			for used, width := range map[*formats]int{
-				&k.uses[i].qkv: d.Hidden, &k.uses[i].o: d.Heads * d.HeadDim, &k.uses[i].ffn: d.Hidden, &k.uses[i].down: d.FeedForward,
+				&k.uses[i].qkv: d.Hidden, &k.uses[i].o: d.Heads * d.HeadDim,
+				&k.uses[i].ffn: d.Hidden, &k.uses[i].down: d.FeedForward,
 			} {
 				if used[f] {
 					cols = max(cols, width)

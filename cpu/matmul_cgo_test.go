@@ -91,12 +91,15 @@ func (b *matmulBench) activation(i int) []float64 {
 	return x
 }
 
-var kernelTypes = []model.Type{model.F32, model.F16, model.BF16, model.Q8_0, model.Q5_0, model.Q4_K, model.Q6_K, model.Q4_0, model.Q5_K}
+var kernelTypes = []model.Type{
+	model.F32, model.F16, model.BF16, model.Q8_0, model.Q5_0, model.Q4_K, model.Q6_K, // with kernels
+	model.Q4_0, model.Q5_K, // expanded to f32
+}
 
 var batches = []int{1, 2, 7, 8, 9, 31, 33, 64, 97}
 
-// N2: every product is that of the stored weights and activations, in f32 accuracy, and its bits are the same in a batch of
-// any size and for any run of rows.
+// N2: every product is that of the stored weights and activations, in f32 accuracy, and its bits are the same in a
+// batch of any size and for any run of rows.
 func TestMatmul(t *testing.T) {
 	needKernels(t)
 	const cols, rows = 512, 76
@@ -159,7 +162,8 @@ func (b *matmulBench) same(t *testing.T, want []float32, m, lo, hi int) {
 	for i := range m {
 		for row := lo * 8; row < hi*8; row++ {
 			if math.Float32bits(out[i*ld+row]) != math.Float32bits(want[i*ld+row]) {
-				t.Fatalf("batch of %d, rows [%d, %d): token %d, row %d: %v, alone %v", m, lo*8, hi*8, i, row, out[i*ld+row], want[i*ld+row])
+				t.Fatalf("batch of %d, rows [%d, %d): token %d, row %d: %v, alone %v", m, lo*8, hi*8, i, row,
+					out[i*ld+row], want[i*ld+row])
 			}
 		}
 	}

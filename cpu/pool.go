@@ -137,7 +137,8 @@ func (p *pool) await(n, mine int, start time.Time) {
 	p.judge(time.Since(drained), drained.Sub(start)/time.Duration(max(mine, 1)))
 }
 
-// judge takes a helper out when the end of ops keeps waiting for longer than a few chunks take, and brings it back later.
+// judge takes a helper out when the end of ops keeps waiting for longer than a few chunks take, and brings it back
+// later.
 func (p *pool) judge(wait, chunk time.Duration) {
 	if wait > patience+4*chunk {
 		if p.strikes++; p.strikes >= maxStrikes && p.active.Load() > 1 {

@@ -4,8 +4,8 @@ package cpu
 
 import "unsafe"
 
-// products is one op of up to three matrix products over the same tokens, cut into runs of weight rows. A chunk computes
-// its rows for every token.
+// products is one op of up to three matrix products over the same tokens, cut into runs of weight rows. A chunk
+// computes its rows for every token.
 type products struct {
 	kernels *kernels
 	task    task

@@ -2,20 +2,23 @@
 
 // Q4_K weights × 8-bit activations.
 //
-// Maths:    y = Σ_b Σ_j d_w[b] s[b,j] d_a[b,j] (Σ_i c[b,j,i] · q_a[b,j,i]) − m_w[b] m[b,j] d_a[b,j] (Σ_i q_a[b,j,i]), blocks b of 256 columns,
-//           sub-blocks j of 32, c the 4-bit codes, s and m their 6-bit scales and minima.
+// Maths:    y = Σ_b Σ_j d_w[b] s[b,j] d_a[b,j] (Σ_i c[b,j,i] · q_a[b,j,i]) − m_w[b] m[b,j] d_a[b,j] (Σ_i q_a[b,j,i]),
+//           blocks b of 256 columns, sub-blocks j of 32, c the 4-bit codes, s and m their 6-bit scales and minima.
 // Layout:   8 rows of a block are one q4_k_group; columns lie in fours; sub-blocks 2p and 2p+1 share the bytes of q[p].
-// Numerics: Σ_i stays within 16 bits (2 lanes of 16 · 15 · 127 < 2^15): exact. Then one multiply and two fmas a sub-block,
-//           sub-blocks ascending.
+// Numerics: Σ_i stays within 16 bits (2 lanes of 16 · 15 · 127 < 2^15): exact. Then one multiply and two fmas a
+//           sub-block, sub-blocks ascending.
 // Bytes:    0.594 a weight; activations 1.375 an element.
 #include "matmul.h"
 
 #define GROUP_BYTES(cols) ((size_t)(cols) / 256 * sizeof(q4_k_group))
 
 // bytes8 is 8 bytes as floats.
-INLINE __m256 bytes8(const uint8_t *p) { return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p))); }
+INLINE __m256 bytes8(const uint8_t *p) {
+	return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
 
-INLINE void tile(const int G, const int M, const char *w, size_t size, const char *a, size_t stride, float *out, size_t ld, int cols) {
+INLINE void tile(const int G, const int M, const char *w, size_t size, const char *a, size_t stride, float *out,
+	size_t ld, int cols) {
 	const __m256i low4 = _mm256_set1_epi8(15), one = _mm256_set1_epi16(1);
 	float f[4][4][8] __attribute__((aligned(32)));
 	const act_i8 *x[4];
@@ -43,11 +46,13 @@ INLINE void tile(const int G, const int M, const char *w, size_t size, const cha
 					}
 				}
 				UNROLL for (int k = 0; k < 2; k++) {
-					const __m256 scale = _mm256_mul_ps(d, bytes8(wb->scale[2 * p + k])), min = _mm256_mul_ps(dmin, bytes8(wb->min[2 * p + k]));
+					const __m256 scale = _mm256_mul_ps(d, bytes8(wb->scale[2 * p + k]));
+					const __m256 min = _mm256_mul_ps(dmin, bytes8(wb->min[2 * p + k]));
 					UNROLL for (int m = 0; m < M; m++) {
 						const act_i8 *y = &x[m][j + k];
 						const __m256 v = _mm256_cvtepi32_ps(_mm256_madd_epi16(t[k][m], one));
-						const __m256 s = _mm256_fmadd_ps(_mm256_mul_ps(scale, _mm256_broadcast_ss(&y->d)), v, _mm256_load_ps(f[g][m]));
+						const __m256 k1 = _mm256_mul_ps(scale, _mm256_broadcast_ss(&y->d));
+						const __m256 s = _mm256_fmadd_ps(k1, v, _mm256_load_ps(f[g][m]));
 						_mm256_store_ps(f[g][m], _mm256_fnmadd_ps(min, _mm256_broadcast_ss(&y->dsum), s));
 					}
 				}
@@ -87,7 +92,8 @@ KERNEL void gather_q4_k(const void *w, int cols, int r, float scale, float *out)
 	for (int i = 0; i < cols; i++) {
 		const q4_k_group *b = g + i / 256;
 		const int j = i % 256 / 32, c = i % 32 / 4, at = r % 8 * 4 + i % 4;
-		const float s = _cvtsh_ss(b->d[r % 8]) * (float)b->scale[j][r % 8], m = _cvtsh_ss(b->dmin[r % 8]) * (float)b->min[j][r % 8];
+		const float s = _cvtsh_ss(b->d[r % 8]) * (float)b->scale[j][r % 8];
+		const float m = _cvtsh_ss(b->dmin[r % 8]) * (float)b->min[j][r % 8];
 		out[i] = (s * (float)(b->q[j / 2][c][at] >> (j % 2 * 4) & 15) - m) * scale;
 	}
 }

@@ -2,11 +2,12 @@
 
 // Q5_0 weights × 8-bit activations.
 //
-// Maths:    y = Σ_b d_w[b] · d_a[b] · (Σ_i c[b,i] · q_a[b,i] − 16 Σ_i q_a[b,i]), c the 5-bit codes 0–31, blocks of 32 columns.
-// Layout:   8 rows of a block are one q5_0_group; columns lie in fours. Fours 0–3 are the low nibbles of q[0..3], fours 4–7
-//           the high ones; the fifth bit of four k is bit k of high.
-// Numerics: four fours of products stay within 16 bits (16 · 31 · 127 / 2 lanes < 2^15), so the sum is exact; Σ q_a comes
-//           with the activations. Then one multiply and one fma a block, blocks ascending.
+// Maths:    y = Σ_b d_w[b] · d_a[b] · (Σ_i c[b,i] · q_a[b,i] − 16 Σ_i q_a[b,i]), c the 5-bit codes 0–31, blocks of 32
+//           columns.
+// Layout:   8 rows of a block are one q5_0_group; columns lie in fours. Fours 0–3 are the low nibbles of q[0..3],
+//           fours 4–7 the high ones; the fifth bit of four k is bit k of high.
+// Numerics: four fours of products stay within 16 bits (16 · 31 · 127 / 2 lanes < 2^15), so the sum is exact; Σ q_a
+//           comes with the activations. Then one multiply and one fma a block, blocks ascending.
 // Bytes:    0.6875 a weight; activations 1.375 an element.
 #include "matmul.h"
 
@@ -21,7 +22,8 @@ INLINE __m256i codes(const q5_0_group *w, __m256i high, const int c) {
 	return _mm256_or_si256(q, _mm256_and_si256(h, bit4));
 }
 
-INLINE void tile(const int G, const int M, const char *w, size_t size, const char *a, size_t stride, float *out, size_t ld, int cols) {
+INLINE void tile(const int G, const int M, const char *w, size_t size, const char *a, size_t stride, float *out,
+	size_t ld, int cols) {
 	const __m256i one = _mm256_set1_epi16(1), offset = _mm256_set1_epi16(-16);
 	float f[4][8][8] __attribute__((aligned(32)));
 	const act_i8 *x[8];
@@ -47,7 +49,7 @@ INLINE void tile(const int G, const int M, const char *w, size_t size, const cha
 				}
 				UNROLL for (int m = 0; m < M; m++) {
 					const __m256i v = _mm256_madd_epi16(t[m], one);
-					sum[m] = half ? _mm256_add_epi32(sum[m], v) : _mm256_add_epi32(v, _mm256_madd_epi16(four(x[m][b].sum), offset));
+					sum[m] = _mm256_add_epi32(v, half ? sum[m] : _mm256_madd_epi16(four(x[m][b].sum), offset));
 				}
 			}
 			UNROLL for (int m = 0; m < M; m++)

@@ -2,12 +2,12 @@
 
 // Q6_K weights × 8-bit activations.
 //
-// Maths:    y = Σ_b Σ_j d_w[b] d_a[b,j] Σ_k s[b,j,k] (Σ_i c[b,j,k,i] · q_a − 32 Σ_i q_a), blocks b of 256 columns, sub-blocks j of 32,
-//           halves k of 16, c the 6-bit codes 0–63, s their signed 8-bit scales.
-// Layout:   8 rows of a block are one q6_k_group; columns lie in fours, codes as whole bytes (26 % more than packed 6 bits,
-//           for four operations a column less).
-// Numerics: two fours stay within 16 bits (2 · 2 · 63 · 127 < 2^15); Σ_k within 32. Both exact. Then one multiply and one fma
-//           a sub-block, sub-blocks ascending.
+// Maths:    y = Σ_b Σ_j d_w[b] d_a[b,j] Σ_k s[b,j,k] (Σ_i c[b,j,k,i] · q_a − 32 Σ_i q_a), blocks b of 256 columns,
+//           sub-blocks j of 32, halves k of 16, c the 6-bit codes 0–63, s their signed 8-bit scales.
+// Layout:   8 rows of a block are one q6_k_group; columns lie in fours, codes as whole bytes (26 % more than packed 6
+//           bits, for four operations a column less).
+// Numerics: two fours stay within 16 bits (2 · 2 · 63 · 127 < 2^15); Σ_k within 32. Both exact. Then one multiply and
+//           one fma a sub-block, sub-blocks ascending.
 // Bytes:    1.07 a weight; activations 1.375 an element.
 #include "matmul.h"
 
@@ -19,7 +19,8 @@ INLINE __m256i pairs(const int8_t *p) {
 	return _mm256_blend_epi16(x, _mm256_slli_epi32(x, 16), 0xaa);
 }
 
-INLINE void tile(const int G, const int M, const char *w, size_t size, const char *a, size_t stride, float *out, size_t ld, int cols) {
+INLINE void tile(const int G, const int M, const char *w, size_t size, const char *a, size_t stride, float *out,
+	size_t ld, int cols) {
 	__m256 f[4][4];
 	const act_i8 *x[4];
 	UNROLL for (int m = 0; m < M; m++) {
@@ -45,13 +46,16 @@ INLINE void tile(const int G, const int M, const char *w, size_t size, const cha
 					const __m256i q1 = _mm256_loadu_si256((const __m256i *)wb->q[j * 8 + h * 2 + 1]);
 					UNROLL for (int m = 0; m < M; m++) {
 						const int8_t *q = y[m]->q + h * 8;
-						const __m256i t = _mm256_add_epi16(_mm256_maddubs_epi16(q0, four(q)), _mm256_maddubs_epi16(q1, four(q + 4)));
+						const __m256i t0 = _mm256_maddubs_epi16(q0, four(q)), t1 = _mm256_maddubs_epi16(q1, four(q + 4));
+						const __m256i t = _mm256_add_epi16(t0, t1);
 						sum[m] = _mm256_add_epi32(sum[m], _mm256_madd_epi16(t, h < 2 ? s0 : s1));
 						KEEP(sum[m]);
 					}
 				}
-				UNROLL for (int m = 0; m < M; m++)
-					f[g][m] = _mm256_fmadd_ps(_mm256_mul_ps(d, _mm256_broadcast_ss(&y[m]->d)), _mm256_cvtepi32_ps(sum[m]), f[g][m]);
+				UNROLL for (int m = 0; m < M; m++) {
+					const __m256 k = _mm256_mul_ps(d, _mm256_broadcast_ss(&y[m]->d));
+					f[g][m] = _mm256_fmadd_ps(k, _mm256_cvtepi32_ps(sum[m]), f[g][m]);
+				}
 			}
 		}
 	}
@@ -87,6 +91,7 @@ KERNEL void gather_q6_k(const void *w, int cols, int r, float scale, float *out)
 	for (int i = 0; i < cols; i++) {
 		const q6_k_group *b = g + i / 256;
 		const int k = i % 256;
-		out[i] = _cvtsh_ss(b->d[r % 8]) * (float)b->scale[k / 16][r % 8] * (float)((int)b->q[k / 4][r % 8 * 4 + k % 4] - 32) * scale;
+		const float s = _cvtsh_ss(b->d[r % 8]) * (float)b->scale[k / 16][r % 8];
+		out[i] = s * (float)((int)b->q[k / 4][r % 8 * 4 + k % 4] - 32) * scale;
 	}
 }

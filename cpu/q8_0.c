@@ -3,19 +3,20 @@
 // Q8_0 weights × 16-bit activations.
 //
 // Maths:    y = Σ_b d_w[b] · d_a[b] · (Σ_i q_w[b,i] · q_a[b,i]), b over blocks of 32 columns.
-// Layout:   8 rows of a block are one q8_0_group; columns lie in pairs, so that a pair of all rows is 16 bytes, widened once
-//           to 16 bits and multiplied by a token's pair, repeated in all lanes.
+// Layout:   8 rows of a block are one q8_0_group; columns lie in pairs, so that a pair of all rows is 16 bytes,
+//           widened once to 16 bits and multiplied by a token's pair, repeated in all lanes.
 // Numerics: |Σ_i| ≤ 32 · 128 · 32767 < 2^27: exact in 32 bits. Then one multiply and one fma a block, blocks ascending.
 // Bytes:    1.0625 a weight; activations 2.125 an element.
 #include "matmul.h"
 
 #define GROUP_BYTES(cols) ((size_t)(cols) / 32 * sizeof(q8_0_group))
 
-// AHEAD is how many blocks before their use weights are asked for: about 4 KiB, past what the processor's own prefetcher
-// covers while it multiplies. Asking past the end is harmless.
+// AHEAD is how many blocks before their use weights are asked for: about 4 KiB, past what the processor's own
+// prefetcher covers while it multiplies. Asking past the end is harmless.
 enum { AHEAD = 16 };
 
-INLINE void tile(const int G, const int M, const char *w, size_t size, const char *a, size_t stride, float *out, size_t ld, int cols) {
+INLINE void tile(const int G, const int M, const char *w, size_t size, const char *a, size_t stride, float *out,
+	size_t ld, int cols) {
 	__m256 f[4][6];
 	const act_i16 *x[6];
 	UNROLL for (int m = 0; m < M; m++) {

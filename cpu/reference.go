@@ -6,9 +6,9 @@ import (
 	"github.com/berthd/berth/model"
 )
 
-// reference is the forward pass in plain Go, token by token and element by element: what the kernels are held to, and the
-// device of builds without cgo. Products are rounded before they are added (float32(a*b) + c), so that no compiler fuses
-// them. It keeps its own copy of the weights, as stored, and dequantises a row when it needs it.
+// reference is the forward pass in plain Go, token by token and element by element: what the kernels are held to, and
+// the device of builds without cgo. Products are rounded before they are added (float32(a*b) + c), so that no compiler
+// fuses them. It keeps its own copy of the weights, as stored, and dequantises a row when it needs it.
 type reference struct {
 	device *Device
 	m      *model.Model // tensors are copies

@@ -1,8 +1,8 @@
 //go:build cgo && amd64
 
 // Vector primitives that every kernel shares: one exponential, one reduction tree. Compiled for AVX2, FMA and F16C by
-// target attribute, so that nothing else of the program is. -std=c11 turns contraction off: only what is written as an fma
-// is one.
+// target attribute, so that nothing else of the program is. -std=c11 turns contraction off: only what is written as an
+// fma is one.
 #ifndef BERTH_VEC_H
 #define BERTH_VEC_H
 
@@ -15,7 +15,8 @@
 #define INLINE static inline __attribute__((always_inline, target("avx2,fma,f16c")))
 #define UNROLL _Pragma("GCC unroll 16")
 
-// KEEP pins a value in its register at this point: gcc otherwise forms all products of an unrolled block first, and spills.
+// KEEP pins a value in its register at this point: gcc otherwise forms all products of an unrolled block first, and
+// spills.
 #define KEEP(x) __asm__("" : "+x"(x))
 
 INLINE __m256 halves(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
@@ -48,11 +49,13 @@ INLINE float top(__m256 v) {
 
 INLINE __m256 magnitude(__m256 v) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v); }
 
-// exponential is e^x to 1-2 ulp for x ≤ 88 and 0 for x < -87 (Cephes expf: x = n ln 2 + r, polynomial of degree 6 in r).
+// exponential is e^x to 1-2 ulp for x ≤ 88 and 0 for x < -87 (Cephes expf: x = n ln 2 + r, polynomial of degree 6 in
+// r).
 INLINE __m256 exponential(__m256 x) {
 	const __m256 zero = _mm256_cmp_ps(x, _mm256_set1_ps(-87.0f), _CMP_LT_OQ);
 	x = _mm256_min_ps(_mm256_max_ps(x, _mm256_set1_ps(-87.0f)), _mm256_set1_ps(88.0f));
-	const __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+	const int nearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+	const __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504f)), nearest);
 	__m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693359375f), x);
 	r = _mm256_fnmadd_ps(n, _mm256_set1_ps(-2.12194440e-4f), r);
 	__m256 p = _mm256_set1_ps(1.9875691500e-4f);

@@ -2,8 +2,9 @@
 
 // Operations along one vector: norms, residual, rope, gated activations.
 //
-// Numerics: Σ x² uses four accumulators of 8 lanes, element i in accumulator (i/8) mod 4, summed (0+1)+(2+3), then the tree
-//           of vec.h; 1/√ is a correctly rounded square root and division. Lengths are multiples of 8. A norm is never split.
+// Numerics: Σ x² uses four accumulators of 8 lanes, element i in accumulator (i/8) mod 4, summed (0+1)+(2+3), then the
+//           tree of vec.h; 1/√ is a correctly rounded square root and division. Lengths are multiples of 8. A norm is
+//           never split.
 // Bytes:    reads each input once (norms twice, from the first-level cache), writes the output once.
 #include "kernels.h"
 #include "vec.h"

@@ -17,8 +17,8 @@ const (
 //
 // with the parts that an architecture lacks left out. A new architecture of this shape is a line of data here.
 //
-// GGUF stores the norms of the Gemma family with 1 already added, so that no norm is "+1" here: weights are used as they
-// stand in the file.
+// GGUF stores the norms of the Gemma family with 1 already added, so that no norm is "+1" here: weights are used as
+// they stand in the file.
 type architecture struct {
 	activation Activation
 	qkNorm     bool    // q and k of each head are normalised before rope

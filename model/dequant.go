@@ -6,8 +6,8 @@ import (
 )
 
 // Dequantise writes the f32 values of whole stored blocks; len(out) is the elements of raw. Products are formed in the
-// order of the gguf package's numpy code (scale · sub-scale, · code, − minimum), each rounded to f32, so that the values
-// are its values bit for bit.
+// order of the gguf package's numpy code (scale · sub-scale, · code, − minimum), each rounded to f32, so that the
+// values are its values bit for bit.
 func Dequantise(t Type, raw []byte, out []float32) {
 	elements, bytes := t.Block()
 	decode := decoderOf(t)

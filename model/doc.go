@@ -12,8 +12,8 @@
 //
 //	M1 a file is not trusted: every length is compared with the bytes left before it is used, and every fault is a
 //	   *WeightsError with file, offset and reason. No panic, no allocation beyond the file's size.
-//	M2 what a file says and Berth would not do (an unknown type, a tensor without a place, values for each layer) is refused,
-//	   never left out.
+//	M2 what a file says and Berth would not do (an unknown type, a tensor without a place, values for each layer) is
+//	   refused, never left out.
 //	M3 dequantised values are the gguf package's, bit for bit.
 //	M4 the revision depends on the tensors alone.
 //	M5 every layer has one place in one layer group, and all pages have equal bytes.

@@ -113,7 +113,8 @@ func mapFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	if !st.Mode().IsRegular() || st.Size() == 0 {
-		return nil, &WeightsError{File: path, Offset: 0, What: fmt.Sprintf("not a file with bytes in it (%v, size %d)", st.Mode(), st.Size())}
+		what := fmt.Sprintf("not a file with bytes in it (%v, size %d)", st.Mode(), st.Size())
+		return nil, &WeightsError{File: path, Offset: 0, What: what}
 	}
 	b, err := unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {

@@ -57,7 +57,8 @@ func (c *cursor) measure(t *tensorInfo) {
 		return
 	}
 	if t.Dims[0]%elements != 0 {
-		c.fail(t.at, "tensor %.64q: rows of %d elements are no multiple of the %v block of %d", t.Name, t.Dims[0], t.Type, elements)
+		c.fail(t.at, "tensor %.64q: rows of %d elements are no multiple of the %v block of %d", t.Name, t.Dims[0],
+			t.Type, elements)
 		return
 	}
 	n := uint64(t.Dims[0]/elements) * uint64(bytes)
@@ -86,7 +87,8 @@ func (c *cursor) place(infos []tensorInfo, alignment int) []Tensor {
 		case t.offset%uint64(alignment) != 0:
 			c.fail(t.at, "tensor %.64q at offset %d is not aligned to %d", t.Name, t.offset, alignment)
 		case t.offset > room || t.size > room-t.offset:
-			c.fail(t.at, "tensor %.64q: %d bytes at offset %d end after the file's %d bytes of data", t.Name, t.size, t.offset, room)
+			c.fail(t.at, "tensor %.64q: %d bytes at offset %d end after the file's %d bytes of data", t.Name, t.size,
+				t.offset, room)
 		default:
 			lo := start + int(t.offset)
 			t.Data = c.b[lo : lo+int(t.size) : lo+int(t.size)]

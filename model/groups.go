@@ -9,8 +9,8 @@ type Place struct {
 }
 
 // KVLayout is how the layers of a decoder share pages. All pages have equal bytes, so that one pool serves every group:
-// a group has GroupLayers layers of one attention kind, the smallest layer count of any kind, and the last group of a kind
-// is padded.
+// a group has GroupLayers layers of one attention kind, the smallest layer count of any kind, and the last group of a
+// kind is padded.
 //
 // A page is [layer in group][K, V][key head][token][head_dim], in the page's element type: one key head of one layer is
 // one run of memory, which is what attention reads.

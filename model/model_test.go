@@ -15,7 +15,8 @@ import (
 func gemmaFile(spoil map[string]any) *ggufFile {
 	keys := map[string]any{
 		"general.architecture": "gemma3", "gemma3.block_count": uint32(2), "gemma3.context_length": uint32(64),
-		"gemma3.embedding_length": uint32(8), "gemma3.feed_forward_length": uint32(8), "gemma3.attention.head_count": uint32(2),
+		"gemma3.embedding_length": uint32(8), "gemma3.feed_forward_length": uint32(8),
+		"gemma3.attention.head_count":    uint32(2),
 		"gemma3.attention.head_count_kv": uint32(1), "gemma3.attention.key_length": uint32(8),
 		"gemma3.attention.layer_norm_rms_epsilon": float32(1e-6), "gemma3.attention.sliding_window": uint32(4),
 		"gemma3.attention.sliding_window_pattern": uint32(2),
@@ -46,7 +47,8 @@ func gemmaFile(spoil map[string]any) *ggufFile {
 			dims []uint64
 		}{{"attn_norm", []uint64{8}}, {"ffn_norm", []uint64{8}}, {"post_attention_norm", []uint64{8}},
 			{"post_ffw_norm", []uint64{8}}, {"attn_q_norm", []uint64{8}}, {"attn_k_norm", []uint64{8}},
-			{"attn_q", []uint64{8, 16}}, {"attn_k", []uint64{8, 8}}, {"attn_v", []uint64{8, 8}}, {"attn_output", []uint64{16, 8}},
+			{"attn_q", []uint64{8, 16}}, {"attn_k", []uint64{8, 8}}, {"attn_v", []uint64{8, 8}},
+			{"attn_output", []uint64{16, 8}},
 			{"ffn_gate", []uint64{8, 8}}, {"ffn_up", []uint64{8, 8}}, {"ffn_down", []uint64{8, 8}}} {
 			add(fmt.Sprintf("blk.%d.%s.weight", i, t.name), t.dims...)
 		}

@@ -6,9 +6,9 @@ import (
 )
 
 // Revision names the weights: SHA-256 over name, type, shape and bytes of every tensor in name order, each field behind
-// its length. Two files with equal tensors have one revision whatever their metadata, order or alignment. It is computed
-// here, on the call, from the mapping (about 1.5 GB/s with the processor's SHA instructions): a worker calls it once, at
-// start, and must not after Close.
+// its length. Two files with equal tensors have one revision whatever their metadata, order or alignment. It is
+// computed here, on the call, from the mapping (about 1.5 GB/s with the processor's SHA instructions): a worker calls
+// it once, at start, and must not after Close.
 func (f *File) Revision() [sha256.Size]byte {
 	h := sha256.New()
 	var field [8]byte

@@ -108,7 +108,8 @@ type tensorFinder struct {
 func (w *tensorFinder) checkAllUsed(arch string) {
 	for i := range w.file.tensors {
 		if t := &w.file.tensors[i]; w.err == nil && !w.used[t.Name] {
-			w.err = &WeightsError{File: w.file.path, Offset: -1, What: fmt.Sprintf("tensor %.64q has no place in a %s model", t.Name, arch)}
+			what := fmt.Sprintf("tensor %.64q has no place in a %s model", t.Name, arch)
+			w.err = &WeightsError{File: w.file.path, Offset: -1, What: what}
 		}
 	}
 }
