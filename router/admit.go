@@ -1,0 +1,265 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
+	"github.com/berthd/berth/consensus"
+	"github.com/berthd/berth/consensus/ledger"
+)
+
+// headroomTokens is how much of what it may generate a request is granted room for at admission; its worker asks for
+// more ahead of need.
+const headroomTokens = 64
+
+// shareGroup and tenant are everybody's while the router is open.
+const (
+	openTenant = "default"
+	openGroup  = "default"
+)
+
+// reservation is an admitted request's place on a worker.
+type reservation struct {
+	id      uint64
+	key     *ledgerv1.OrderKey
+	worker  string
+	address string
+	in      candidate
+}
+
+// claims are the reservations that this router has asked for and has no answer to, by worker: the view does not show
+// them yet, and whoever is placed next must.
+type claims struct {
+	mu      sync.Mutex
+	pending map[string]claim
+}
+
+type claim struct{ pages, slots uint64 }
+
+func (c *claims) add(d *decision) func() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	x := c.pending[d.Worker]
+	c.pending[d.Worker] = claim{x.pages + d.chosen.Pages, x.slots + 1}
+	return sync.OnceFunc(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		x := c.pending[d.Worker]
+		if x = (claim{x.pages - d.chosen.Pages, x.slots - 1}); x.slots == 0 {
+			delete(c.pending, d.Worker)
+			return
+		}
+		c.pending[d.Worker] = x
+	})
+}
+
+func (c *claims) of(worker string) claim {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pending[worker]
+}
+
+// admit finds the request a place and reserves it: it waits in its lane until it is the first one and there is room.
+// Until deadline; again says that it was admitted before.
+func (r *Router) admit(ctx context.Context, q *request, again bool) (*reservation, error) {
+	limit := r.cfg.QueueTimeout
+	if again {
+		limit = r.cfg.ResumeTimeout
+	}
+	timer, stop := context.WithTimeout(ctx, limit)
+	defer stop()
+	if err := r.enter(q, again); err != nil {
+		return nil, err
+	}
+	defer func() { r.queue.leave(q.ticket) }()
+	for {
+		d, err := r.awaitRoom(ctx, timer, q)
+		if err != nil {
+			return nil, err
+		}
+		unclaim := r.claims.add(d)
+		r.queue.leave(q.ticket)
+		res, err := r.reserve(timer, q, d)
+		unclaim()
+		r.bell.ring()
+		switch {
+		case res != nil:
+			return res, nil
+		case ctx.Err() != nil:
+			return nil, errGone
+		case timer.Err() != nil:
+			return nil, r.tooLong(q, d)
+		case err != nil:
+			return nil, err
+		}
+		r.queue.rejoin(q.ticket) // the view was behind: try again, in the old place
+	}
+}
+
+func (r *Router) enter(q *request, again bool) error {
+	if again {
+		r.queue.rejoin(q.ticket)
+		return nil
+	}
+	if err := r.cfg.Ledger.Ready(); err != nil {
+		return noQuorum(err)
+	}
+	t, err := r.queue.join(q.model+"\x00"+q.card.print, len(q.prompt), r.cfg.Now())
+	q.ticket = t
+	return err
+}
+
+// awaitRoom waits until the request is the first of its lane and a worker has room for it.
+func (r *Router) awaitRoom(ctx, timer context.Context, q *request) (*decision, error) {
+	_, span := r.trace.start(ctx, spanQueue)
+	began := r.cfg.Now()
+	defer func() {
+		span.end(nil)
+		r.trace.queued(r.cfg.Now().Sub(began))
+	}()
+	var d decision
+	for {
+		changed, heard := r.cfg.Ledger.Changed(), r.bell.heard()
+		select {
+		case <-q.ticket.first:
+			d = r.decide(ctx, q)
+			switch d.Verdict {
+			case placed:
+				return &d, nil
+			case neverFits:
+				return nil, capacityExceeded(q, d)
+			case nowhere:
+				if !q.admitted {
+					return nil, noWorker(q.model, "none is attached and ready")
+				}
+			}
+			select {
+			case <-changed:
+			case <-heard:
+			case <-timer.Done():
+				return nil, r.timedOut(ctx, q, &d)
+			}
+		default:
+			select {
+			case <-q.ticket.first:
+			case <-timer.Done():
+				return nil, r.timedOut(ctx, q, &d)
+			}
+		}
+	}
+}
+
+func (r *Router) timedOut(ctx context.Context, q *request, d *decision) error {
+	if ctx.Err() != nil {
+		return errGone
+	}
+	return r.tooLong(q, d)
+}
+
+// decide places the request as things are now.
+func (r *Router) decide(ctx context.Context, q *request) decision {
+	began := r.cfg.Now()
+	v := r.cfg.Ledger.View()
+	d := place(r.candidates(v, q), need{Prompt: len(q.prompt), Total: q.total(), Turn: r.turn.Add(1)})
+	d.Revision = v.Revision
+	r.decisions.keep(q.id, d)
+	r.trace.placed(ctx, began, r.cfg.Now(), &d)
+	return d
+}
+
+// candidates are the workers that could take the request (R5), with what they would need.
+func (r *Router) candidates(v *ledger.View, q *request) []candidate {
+	members := r.members.snapshot()
+	if q.chains == nil {
+		q.chains = newChains(v.HashKey, openGroup, q.salt, q.prompt)
+	}
+	var out []candidate
+	for _, w := range v.Workers {
+		m, attached := members[w.Name]
+		switch {
+		case !attached, w.Incarnation == 0, m.incarnation != w.Incarnation, m.card == nil, m.card.print != q.card.print,
+			m.beat.GetUnready() != "", !serves(w.Info, q.model):
+			continue
+		}
+		pending := r.claims.of(w.Name)
+		g := w.Geometry
+		out = append(out, candidate{
+			Worker: w.Name, Incarnation: w.Incarnation,
+			Pages:    uint64(g.Demand(len(q.prompt) + min(q.maxTokens, headroomTokens)).Pages),
+			PagesMax: uint64(g.Demand(q.total()).Pages),
+			Capacity: w.Capacity, Granted: w.Granted + pending.pages,
+			Slots: w.Info.GetSlots(), SlotsUsed: w.SlotsUsed + pending.slots, Waiters: len(w.Waiters),
+			MaxTokens: w.Info.GetMaxModelLen(), Hit: r.prefixes.hit(w.Name, g, q.chains.of(w)),
+		})
+	}
+	return out
+}
+
+// reserve asks the ledger. Neither a reservation nor an error: try again.
+func (r *Router) reserve(ctx context.Context, q *request, d *decision) (*reservation, error) {
+	c, changed := d.chosen, r.cfg.Ledger.Changed()
+	began := r.cfg.Now()
+	spanCtx, span := r.trace.start(ctx, spanReserve)
+	span.reserving(&c)
+	result, err := r.cfg.Session.Do(spanCtx, &ledgerv1.Command{Kind: &ledgerv1.Command_Reserve{Reserve: &ledgerv1.Reserve{
+		RequestId: q.id, Worker: c.Worker, Incarnation: c.Incarnation, ShareGroup: openGroup, Tenant: openTenant,
+		Pages: c.Pages, Slots: 1, PagesMax: c.PagesMax, PromptTokens: uint64(len(q.prompt)), MaxTokens: uint64(q.maxTokens),
+	}}})
+	span.end(err)
+	r.trace.committed(r.cfg.Now().Sub(began))
+	switch {
+	case errors.Is(err, consensus.ErrFenced):
+		select { // the next session is being opened
+		case <-changed:
+		case <-ctx.Done():
+		}
+		return nil, nil
+	case err != nil:
+		return nil, noQuorum(err)
+	}
+	if ok := result.GetReserved(); ok != nil {
+		r.trace.expected(c.Hit)
+		return &reservation{id: ok.Reservation, key: ok.Key, worker: c.Worker, in: c}, nil
+	}
+	switch why := result.GetRefusal(); why.GetCode() {
+	case ledgerv1.RefusalCode_REFUSAL_CODE_BUSY, ledgerv1.RefusalCode_REFUSAL_CODE_NO_WORKER,
+		ledgerv1.RefusalCode_REFUSAL_CODE_FENCED:
+		return nil, nil
+	case ledgerv1.RefusalCode_REFUSAL_CODE_NEVER_FITS:
+		return nil, capacityExceeded(q, *d)
+	default:
+		return nil, fmt.Errorf("reserve on %s: %w", c.Worker, ledger.Err(result))
+	}
+}
+
+// dropTimeout is how long a request waits for the ledger to take a reservation back; the session goes on by itself.
+const dropTimeout = time.Second
+
+// drop gives a reservation up that its worker does not have, or may not have. A worker that has it after all ends it.
+func (r *Router) drop(ctx context.Context, id uint64) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTimeout)
+	defer cancel()
+	_, err := r.cfg.Session.Do(ctx, &ledgerv1.Command{Kind: &ledgerv1.Command_Drop{Drop: &ledgerv1.Drop{Reservation: id}}})
+	if err != nil {
+		r.cfg.Log.Warn("drop is late", "reservation", id, "error", err.Error())
+	}
+}
+
+// aloneLimit is the longest branch that fits on the empty worker.
+func aloneLimit(w *ledger.WorkerView) int {
+	lo, hi := 0, int(min(w.Info.GetMaxModelLen(), math.MaxInt32))
+	for lo < hi {
+		mid := hi - (hi-lo)/2
+		if uint64(w.Geometry.Demand(mid).Pages) <= w.Capacity {
+			lo = mid
+		} else {
+			hi = mid - 1
+		}
+	}
+	return lo
+}

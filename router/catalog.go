@@ -1,0 +1,234 @@
+package router
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	workerv1 "github.com/berthd/berth/api/worker/v1"
+	"github.com/berthd/berth/model/tokenizer"
+)
+
+const (
+	// maxCardBytes bounds what a worker can make the router read.
+	maxCardBytes = 256 << 20
+	// cardTimeout is how long a worker has to send its card.
+	cardTimeout = time.Minute
+	// keptCards is how many cards are remembered, those in use not counted.
+	keptCards = 2
+)
+
+// card is what turns text into a model's tokens and back. It never changes.
+type card struct {
+	print      string // fingerprint
+	tok        *tokenizer.Tokenizer
+	template   *tokenizer.Template // nil: chats are refused
+	partsAsIs  bool                // the template reads lists of parts itself
+	end        []int32             // ids that end a generation
+	templateNo string              // why there is no template
+}
+
+// catalog remembers cards by fingerprint.
+type catalog struct {
+	mu      sync.Mutex
+	cards   map[string]*card
+	order   []string               // oldest first
+	fetches map[string]*sync.Mutex // by fingerprint: equal workers ask for one card once
+}
+
+// fetching is the lock under which the card of that fingerprint is fetched.
+func (c *catalog) fetching(print string) *sync.Mutex {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fetches[print] == nil {
+		c.fetches[print] = &sync.Mutex{}
+	}
+	return c.fetches[print]
+}
+
+func (c *catalog) get(print string) *card {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cards[print]
+}
+
+// put remembers a card and forgets the oldest of those that nobody uses.
+func (c *catalog) put(k *card, used map[string]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cards[k.print] == nil {
+		c.order = append(c.order, k.print)
+	}
+	c.cards[k.print] = k
+	spare := 0
+	for i := len(c.order) - 1; i >= 0; i-- {
+		if used[c.order[i]] || c.order[i] == k.print {
+			continue
+		}
+		if spare++; spare > keptCards {
+			delete(c.cards, c.order[i])
+			delete(c.fetches, c.order[i])
+			c.order = append(c.order[:i], c.order[i+1:]...)
+		}
+	}
+}
+
+// fetchCard asks a worker for its card and checks that it is the one that the worker registered.
+func fetchCard(ctx context.Context, client workerv1.WorkerClient, print []byte) (*card, error) {
+	ctx, cancel := context.WithTimeout(ctx, cardTimeout)
+	defer cancel()
+	stream, err := client.Card(ctx, &workerv1.CardRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("ask for the card: %w", err)
+	}
+	var data []byte
+	for {
+		piece, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the card: %w", err)
+		}
+		if data = append(data, piece.Data...); len(data) > maxCardBytes {
+			return nil, fmt.Errorf("the card has more than %d bytes", maxCardBytes)
+		}
+	}
+	if sum := sha256.Sum256(data); string(sum[:]) != string(print) {
+		return nil, fmt.Errorf("the card's SHA-256 %x is not the registered %x: restart the worker", sum, print)
+	}
+	return readCard(data)
+}
+
+// readCard builds a card from its marshalled form.
+func readCard(data []byte) (*card, error) {
+	var m workerv1.Card
+	if err := proto.Unmarshal(data, &m); err != nil {
+		return nil, fmt.Errorf("decode the card: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	t := m.GetTokenizer()
+	spec := tokenizer.Spec{
+		Kind: t.GetKind(), Tokens: t.GetTokens(), Scores: t.GetScores(), BOS: t.GetBos(), EOS: t.GetEos(),
+		Unknown: t.GetUnknown(), AddBOS: t.GetAddBos(), AddEOS: t.GetAddEos(), AddSpacePrefix: t.GetAddSpacePrefix(),
+		End: t.GetEnd(),
+	}
+	for _, v := range t.GetTypes() {
+		spec.Types = append(spec.Types, tokenizer.Type(v))
+	}
+	tok, err := tokenizer.New(spec)
+	if err != nil {
+		return nil, fmt.Errorf("build the tokenizer: %w", err)
+	}
+	k := &card{print: string(sum[:]), tok: tok, end: spec.End}
+	k.template, err = newTemplate(m.ChatTemplate, tok)
+	if err != nil {
+		k.templateNo = err.Error()
+	}
+	k.partsAsIs = readsParts.MatchString(m.ChatTemplate)
+	return k, nil
+}
+
+// readsParts finds templates that go through the parts of a message's content; the others want a string.
+var readsParts = regexp.MustCompile(`in\s+(message|msg|m)(\.content|\[['"]content['"]\])`)
+
+var errNoTemplate = errors.New("the model has no chat template: start its workers with --chat-template, or use /v1/completions")
+
+func newTemplate(source string, tok *tokenizer.Tokenizer) (*tokenizer.Template, error) {
+	if source == "" {
+		return nil, errNoTemplate
+	}
+	piece := func(id int32) string {
+		if id < 0 {
+			return ""
+		}
+		return tok.Piece(id)
+	}
+	t, err := tokenizer.NewTemplate(source, piece(tok.Spec().BOS), piece(tok.Spec().EOS))
+	if err != nil {
+		return nil, fmt.Errorf("the model's chat template cannot be used, start its workers with --chat-template: %w", err)
+	}
+	return t, nil
+}
+
+// librarian gets a card for every member that has none, until ctx ends. It is Run's loop.
+func (r *Router) librarian(ctx context.Context) {
+	var fetches sync.WaitGroup
+	defer fetches.Wait()
+	begun := map[*member]bool{}
+	for {
+		heard := r.bell.heard()
+		bare := r.members.bare()
+		still := map[*member]bool{}
+		for _, m := range bare {
+			still[m] = true
+			if !begun[m] {
+				fetches.Go(func() { r.obtain(ctx, m) })
+			}
+		}
+		begun = still
+		select {
+		case <-heard:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// obtain gets a member its card, trying again until its stream is replaced or gone.
+func (r *Router) obtain(ctx context.Context, m *member) {
+	for pause := 50 * time.Millisecond; r.members.holds(m); pause = min(2*pause, 5*time.Second) {
+		k, err := r.cardOf(ctx, m)
+		if err == nil {
+			r.members.change(m, func(m *member) { m.card = k })
+			r.cfg.Log.Info("model served", "worker", m.name, "models", m.info.GetModels())
+			return
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		r.cfg.Log.Warn("no card", "worker", m.name, "error", err.Error())
+		r.members.change(m, func(m *member) { m.cardFault = err.Error() })
+		select {
+		case <-time.After(pause):
+		case <-m.replaced:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (r *Router) cardOf(ctx context.Context, m *member) (*card, error) {
+	print := m.info.GetCard()
+	lock := r.catalog.fetching(string(print))
+	lock.Lock()
+	defer lock.Unlock()
+	if k := r.catalog.get(string(print)); k != nil {
+		return k, nil
+	}
+	conn, release, err := r.conns.use(m.info.GetAddress())
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	k, err := fetchCard(ctx, workerv1.NewWorkerClient(conn), print)
+	if err != nil {
+		return nil, err
+	}
+	used := map[string]bool{}
+	for _, o := range r.members.snapshot() {
+		if o.card != nil {
+			used[o.card.print] = true
+		}
+	}
+	r.catalog.put(k, used)
+	return k, nil
+}

@@ -1,0 +1,30 @@
+// Package router turns text into reserved work for workers, and their tokens into text: the OpenAI API in front, the
+// ledger and the workers behind.
+//
+// The life of a request:
+//
+//	HTTP ─▶ parameters ─▶ prompt ─▶ queue ─▶ place ─▶ reserve ─▶ dispatch ⇒ worker
+//	                                  ▲         │        │          │
+//	                                  └── no room now ───┴─ refused ┘
+//	worker ⇒ tokens ─▶ detokenise ─▶ stop strings ─▶ SSE or one JSON body
+//
+// The life of a worker, seen from here:
+//
+//	Attach ─▶ registered ─▶ its card is here ─▶ served ─▶ stream gone ⇒ not placed on until it is back
+//
+// Invariants, quoted by tests:
+//
+//   - R1: a client that leaves, at any stage, leaves nothing behind: the place in the queue, the reservation and the
+//     worker's branch all go.
+//   - R2: what is reserved is dispatched or dropped, and after the first token nothing is dispatched twice.
+//   - R3: the text is the same streamed or not and whatever the tokens were grouped in, is always valid UTF-8, and never
+//     contains a part of the stop string that ended it.
+//   - R4: of one model, who came first is placed first; one model's queue never holds up another's.
+//   - R5: a worker is placed on only while its stream is up, its card is here and its incarnation lives.
+//   - R6: the prefix index never says more than the worker said, and its size is bounded.
+//   - R7: a field that is not built is refused by name, never ignored.
+//   - R8: results of a worker's proposals go back in their order, and a notice at least as new as every result follows.
+//
+// Goroutines: those of HTTP and gRPC handlers, and what Run starts and waits for. The package keeps no text, logs none,
+// decides nothing about branches that a worker has, and never imports the worker.
+package router

@@ -1,0 +1,78 @@
+package router
+
+import (
+	"sync"
+	"time"
+)
+
+// flight is a request that a worker runs for this router.
+type flight struct {
+	worker   string
+	max      int
+	produced int
+	first    time.Time // of the first token
+}
+
+// flights are the requests on workers, to guess when one of them will end.
+type flights struct {
+	mu  sync.Mutex
+	all map[*flight]struct{}
+}
+
+func (s *flights) begin(worker string, maxTokens int) *flight {
+	f := &flight{worker: worker, max: maxTokens}
+	s.mu.Lock()
+	s.all[f] = struct{}{}
+	s.mu.Unlock()
+	return f
+}
+
+func (s *flights) produced(f *flight, tokens int, now time.Time) {
+	s.mu.Lock()
+	if f.produced == 0 {
+		f.first = now
+	}
+	f.produced += tokens
+	s.mu.Unlock()
+}
+
+func (s *flights) end(f *flight) {
+	s.mu.Lock()
+	delete(s.all, f)
+	s.mu.Unlock()
+}
+
+// running is how many requests there are, and the tokens that they have produced so far.
+func (s *flights) running() (requests, tokens int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for f := range s.all {
+		tokens += f.produced
+	}
+	return len(s.all), tokens
+}
+
+// earliest guesses when the first of the requests on a decision's workers will have generated all that it may, at the
+// speed that each has had so far.
+func (s *flights) earliest(d *decision, now time.Time) time.Duration {
+	workers := map[string]bool{}
+	for _, c := range d.Scored {
+		workers[c.Worker] = true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	best := time.Duration(0)
+	for f := range s.all {
+		if !workers[f.worker] || f.produced < 2 {
+			continue
+		}
+		each := now.Sub(f.first) / time.Duration(f.produced-1)
+		if left := each * time.Duration(f.max-f.produced); best == 0 || left < best {
+			best = max(left, time.Second)
+		}
+	}
+	if best == 0 {
+		return defaultRelease
+	}
+	return min(best, time.Minute)
+}

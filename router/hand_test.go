@@ -1,0 +1,306 @@
+package router
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
+	workerv1 "github.com/berthd/berth/api/worker/v1"
+)
+
+// play is what a hand does with a request: it sends tokens, and says how the request ended.
+type play func(ctx context.Context, r *workerv1.GenerateRequest, send func(ids ...int32) error) (ledgerv1.FinishReason, error)
+
+// hand is a worker that plays: it keeps to the wire and the ledger's rules, and makes tokens by script.
+type hand struct {
+	workerv1.UnimplementedWorkerServer
+	h       *house
+	name    string
+	info    *ledgerv1.WorkerInfo
+	card    []byte
+	play    play
+	refuse  func(*workerv1.GenerateRequest) error // before it is taken
+	unready string
+
+	out     chan *workerv1.FromWorker
+	session uint64
+	server  *grpc.Server
+	stop    context.CancelFunc
+	ended   chan struct{}
+
+	mu       sync.Mutex
+	sequence uint64
+	acked    uint64
+	results  map[uint64]chan *ledgerv1.Result
+	tombs    map[uint64]bool
+	held     map[uint64]bool
+	returned map[string]uint64
+	asked    []*workerv1.GenerateRequest
+	notices  []*workerv1.Notice
+	resets   int
+	order    []uint64 // sequences in the order of their results
+}
+
+func stopAfterMax(_ context.Context, r *workerv1.GenerateRequest, send func(ids ...int32) error) (ledgerv1.FinishReason, error) {
+	for i := range r.MaxTokens {
+		if err := send(700 + int32(i%40)); err != nil {
+			return 0, err
+		}
+	}
+	return ledgerv1.FinishReason_FINISH_REASON_LENGTH, nil
+}
+
+// says plays ids and then stops, at the end id if the request has one.
+func says(ids ...int32) play {
+	return func(_ context.Context, r *workerv1.GenerateRequest, send func(ids ...int32) error) (ledgerv1.FinishReason, error) {
+		for i, id := range ids {
+			if uint32(i) == r.MaxTokens {
+				return ledgerv1.FinishReason_FINISH_REASON_LENGTH, nil
+			}
+			if err := send(id); err != nil {
+				return 0, err
+			}
+		}
+		if len(r.StopIds) == 0 {
+			return ledgerv1.FinishReason_FINISH_REASON_LENGTH, nil
+		}
+		return ledgerv1.FinishReason_FINISH_REASON_STOP, send(r.StopIds[len(r.StopIds)-1])
+	}
+}
+
+// hire attaches a worker and waits until it is placed on, unless it says itself that it is unready.
+func (h *house) hire(name string, edit func(*hand)) *hand {
+	h.t.Helper()
+	data, print := marshalCard(h.t, tinyCard())
+	w := &hand{
+		h: h, name: name, card: data, play: stopAfterMax, out: make(chan *workerv1.FromWorker, 4096),
+		results: map[uint64]chan *ledgerv1.Result{}, tombs: map[uint64]bool{}, held: map[uint64]bool{}, returned: map[string]uint64{},
+		info: &ledgerv1.WorkerInfo{
+			Address: "passthrough:///" + name, Models: []string{"tiny", "tiny-alias"}, ModelRevision: []byte("rev"), Numerics: "num",
+			Layout: "lay", Pages: 9 + 200, Slots: 8, MaxModelLen: 256, Card: print[:], Device: "test", Tp: 1,
+			Geometry: &ledgerv1.Geometry{BlockSize: 4, Windows: []uint32{0, 10}, StepsInFlight: 1, MaxBatchTokens: 24, PrefillsInStep: 3},
+		},
+	}
+	if edit != nil {
+		edit(w)
+	}
+	w.server = h.listen(name, func(s *grpc.Server) { workerv1.RegisterWorkerServer(s, w) })
+	w.attach()
+	h.t.Cleanup(w.quit)
+	if w.unready == "" {
+		h.await(name+" to be served", func() bool {
+			m, ok := h.router.members.snapshot()[name]
+			return ok && m.card != nil
+		})
+	}
+	return w
+}
+
+// attach opens the worker's line anew.
+func (w *hand) attach() {
+	ctx, cancel := context.WithCancel(context.Background())
+	w.stop, w.ended = cancel, make(chan struct{})
+	conn, err := grpc.NewClient("passthrough:///router", w.h.dial()...)
+	if err != nil {
+		w.h.t.Fatal(err)
+	}
+	stream, err := workerv1.NewClusterClient(conn).Attach(ctx)
+	if err != nil {
+		w.h.t.Fatal(err)
+	}
+	register := &ledgerv1.Register{Worker: w.name, Nonce: []byte(w.name), LeaseMs: 60_000, Info: w.info}
+	if err := stream.Send(&workerv1.FromWorker{Kind: &workerv1.FromWorker_Register{Register: register}}); err != nil {
+		w.h.t.Fatal(err)
+	}
+	m, err := stream.Recv()
+	if err != nil || m.GetRegistered().GetOpened() == nil {
+		w.h.t.Fatalf("register: %v, %v", m, err)
+	}
+	w.session = m.GetRegistered().GetOpened().Session
+	go func() {
+		defer close(w.ended)
+		defer conn.Close()
+		sent := make(chan struct{})
+		go func() {
+			defer close(sent)
+			w.speak(ctx, stream)
+		}()
+		defer func() { cancel(); <-sent }()
+		for {
+			m, err := stream.Recv()
+			if err != nil {
+				return
+			}
+			w.listen(m)
+		}
+	}()
+	w.beat()
+}
+
+func (w *hand) speak(ctx context.Context, stream workerv1.Cluster_AttachClient) {
+	for {
+		select {
+		case m := <-w.out:
+			if stream.Send(m) != nil {
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (w *hand) beat() {
+	w.out <- &workerv1.FromWorker{Kind: &workerv1.FromWorker_Heartbeat{Heartbeat: &workerv1.Heartbeat{Unready: w.unready, ChargedPages: 1}}}
+}
+
+// detach breaks the worker's line; the incarnation lives on.
+func (w *hand) detach() {
+	w.stop()
+	<-w.ended
+}
+
+func (w *hand) quit() {
+	w.detach()
+	w.server.Stop()
+}
+
+func (w *hand) listen(m *workerv1.ToWorker) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch k := m.Kind.(type) {
+	case *workerv1.ToWorker_Result:
+		w.order = append(w.order, k.Result.Sequence)
+		w.acked = k.Result.Sequence
+		if done := w.results[k.Result.Sequence]; done != nil {
+			done <- k.Result.Result
+		}
+	case *workerv1.ToWorker_Notice:
+		w.notices = append(w.notices, k.Notice)
+		for _, id := range k.Notice.Orphans {
+			if !w.held[id] && !w.tombs[id] {
+				w.tombs[id] = true
+				w.proposeLocked(&ledgerv1.Command{Kind: &ledgerv1.Command_Tombstone{Tombstone: &ledgerv1.Tombstone{Reservation: id}}})
+			}
+		}
+	case *workerv1.ToWorker_ResetCache:
+		w.resets++
+	}
+}
+
+func (w *hand) propose(c *ledgerv1.Command) <-chan *ledgerv1.Result {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.proposeLocked(c)
+}
+
+func (w *hand) proposeLocked(c *ledgerv1.Command) <-chan *ledgerv1.Result {
+	w.sequence++
+	done := make(chan *ledgerv1.Result, 1)
+	w.results[w.sequence] = done
+	w.out <- &workerv1.FromWorker{Kind: &workerv1.FromWorker_Proposal{Proposal: &ledgerv1.Proposal{
+		Sequence: w.sequence, Acked: w.acked, Command: c,
+	}}}
+	return done
+}
+
+// Card implements worker.v1.Worker.
+func (w *hand) Card(_ *workerv1.CardRequest, s grpc.ServerStreamingServer[workerv1.CardPiece]) error {
+	for at := 0; at < len(w.card); at += 1000 {
+		if err := s.Send(&workerv1.CardPiece{Data: w.card[at:min(len(w.card), at+1000)]}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Generate implements worker.v1.Worker.
+func (w *hand) Generate(r *workerv1.GenerateRequest, s grpc.ServerStreamingServer[workerv1.GenerateReply]) error {
+	w.mu.Lock()
+	w.asked = append(w.asked, r)
+	tomb := w.tombs[r.Reservation] || r.Incarnation != w.session
+	var err error
+	if tomb {
+		err = status.Error(codes.FailedPrecondition, "given up")
+	} else if w.refuse != nil {
+		err = w.refuse(r)
+	}
+	if err != nil {
+		w.mu.Unlock()
+		return err
+	}
+	w.held[r.Reservation] = true
+	claimed := w.proposeLocked(&ledgerv1.Command{Kind: &ledgerv1.Command_Claim{Claim: &ledgerv1.Claim{Reservation: r.Reservation, Attempt: r.Attempt}}})
+	w.mu.Unlock()
+	<-claimed
+	reason, sent, err := w.run(r, s)
+	if err != nil {
+		reason = ledgerv1.FinishReason_FINISH_REASON_CANCELLED
+	}
+	<-w.end(r, reason)
+	if err != nil {
+		return err
+	}
+	return s.Send(&workerv1.GenerateReply{Kind: &workerv1.GenerateReply_Finished{Finished: &workerv1.Finished{
+		Reason: reason, CachedTokens: 3, OutputTokens: sent,
+	}}})
+}
+
+func (w *hand) run(r *workerv1.GenerateRequest, s grpc.ServerStreamingServer[workerv1.GenerateReply]) (ledgerv1.FinishReason, uint32, error) {
+	started := &workerv1.Started{CachedTokens: 3}
+	if err := s.Send(&workerv1.GenerateReply{Kind: &workerv1.GenerateReply_Started{Started: started}}); err != nil {
+		return 0, 0, err
+	}
+	sent := uint32(0)
+	reason, err := w.play(s.Context(), r, func(ids ...int32) error {
+		if err := s.Context().Err(); err != nil {
+			return err
+		}
+		m := &workerv1.Tokens{Attempt: r.Attempt, Position: sent, Ids: ids}
+		sent += uint32(len(ids))
+		return s.Send(&workerv1.GenerateReply{Kind: &workerv1.GenerateReply_Tokens{Tokens: m}})
+	})
+	return reason, sent, err
+}
+
+func (w *hand) end(r *workerv1.GenerateRequest, reason ledgerv1.FinishReason) <-chan *ledgerv1.Result {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.held, r.Reservation)
+	w.returned[r.ShareGroup] += r.Pages
+	return w.proposeLocked(&ledgerv1.Command{Kind: &ledgerv1.Command_End{End: &ledgerv1.End{
+		Reservation: r.Reservation, Reason: reason,
+		Accounts: []*ledgerv1.Returned{{ShareGroup: r.ShareGroup, Pages: w.returned[r.ShareGroup]}},
+	}}})
+}
+
+// last is the newest request that the worker was asked.
+func (w *hand) last(t *testing.T) *workerv1.GenerateRequest {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.asked) == 0 {
+		t.Fatal("the worker was asked nothing")
+	}
+	return w.asked[len(w.asked)-1]
+}
+
+// drained says that nothing is left of any request (R1).
+func (h *house) drained() bool {
+	requests, tokens := h.router.queue.size()
+	running, _ := h.router.flights.running()
+	if requests+tokens+running > 0 || len(h.router.claims.pending) > 0 || h.node.View().Reservations > 0 {
+		return false
+	}
+	for _, w := range h.node.View().Workers {
+		if w.Granted > 0 || w.SlotsUsed > 0 {
+			return false
+		}
+	}
+	return true
+}

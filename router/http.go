@@ -1,0 +1,189 @@
+package router
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"regexp"
+	"runtime/debug"
+)
+
+// Handler serves clients: the OpenAI API, health, and metrics.
+func (r *Router) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/v1/completions", r.traced("POST /v1/completions", "text_completion", r.post(r.completions)))
+	mux.HandleFunc("/v1/chat/completions", r.traced("POST /v1/chat/completions", "chat", r.post(r.completions)))
+	mux.HandleFunc("/v1/models", r.get(r.models))
+	mux.HandleFunc("/v1/models/{id...}", r.get(r.modelByID))
+	mux.HandleFunc("/tokenize", r.post(r.tokenize))
+	mux.HandleFunc("/detokenize", r.post(r.detokenize))
+	for _, path := range []string{"/v1/embeddings", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"} {
+		mux.HandleFunc(path, r.unbuilt)
+	}
+	mux.HandleFunc("/healthz", r.get(r.healthz))
+	mux.HandleFunc("/readyz", r.get(r.readyz))
+	if r.cfg.Metrics != nil {
+		mux.Handle("/metrics", r.cfg.Metrics)
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
+		r.refuse(w, req, &Error{kind: kindNoPath, Message: "there is nothing at " + req.URL.Path})
+	})
+	return r.guarded(mux)
+}
+
+// requestIDKey is where a request's id is in its context.
+type requestIDKey struct{}
+
+func requestID(ctx context.Context) string {
+	id, _ := ctx.Value(requestIDKey{}).(string)
+	return id
+}
+
+var saneID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:\-]{0,127}$`)
+
+// guarded gives every request its id, and turns a panic into an error.
+func (r *Router) guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		id := req.Header.Get("X-Request-Id")
+		if !saneID.MatchString(id) {
+			id = newID()
+		}
+		w.Header().Set("X-Request-Id", id)
+		req = req.WithContext(context.WithValue(req.Context(), requestIDKey{}, id))
+		defer func() {
+			fault := recover()
+			if fault == nil {
+				return
+			}
+			if fault == http.ErrAbortHandler {
+				panic(fault)
+			}
+			r.cfg.Log.Error("a handler panicked", "request_id", id, "panic", fault, "stack", string(debug.Stack()))
+			r.refuse(w, req, asError(errors.New("panic")))
+		}()
+		next.ServeHTTP(w, req)
+	})
+}
+
+func newID() string {
+	var b [16]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// failing is a handler that may fail before it has answered.
+type failing func(w http.ResponseWriter, req *http.Request) error
+
+func (r *Router) get(h failing) http.HandlerFunc { return r.only(http.MethodGet, h) }
+
+func (r *Router) post(h failing) http.HandlerFunc { return r.only(http.MethodPost, h) }
+
+func (r *Router) only(method string, h failing) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		if req.Method != method && (method != http.MethodGet || req.Method != http.MethodHead) {
+			w.Header().Set("Allow", method)
+			r.refuse(w, req, &Error{kind: kindNoMethod, Message: req.URL.Path + " takes " + method})
+			return
+		}
+		if err := h(w, req); err != nil {
+			r.answerError(w, req, err)
+		}
+	}
+}
+
+// answerError answers what a handler could not, unless nobody is there any more.
+func (r *Router) answerError(w http.ResponseWriter, req *http.Request, err error) {
+	r.trace.note(req.Context(), func(rec *record) { rec.fault = err })
+	if errors.Is(err, errGone) {
+		return
+	}
+	e := asError(err)
+	if e.kind == kindInternal {
+		r.cfg.Log.Error("request failed", "request_id", requestID(req.Context()), "error", err.Error())
+	}
+	r.refuse(w, req, e)
+}
+
+func (r *Router) refuse(w http.ResponseWriter, req *http.Request, e *Error) {
+	r.trace.refused(e)
+	if after := e.retryAfter(); after != "" {
+		w.Header().Set("Retry-After", after)
+	}
+	if err := writeJSON(w, r.cfg.WriteTimeout, e.Status(), e.body()); err != nil {
+		r.cfg.Log.Debug("error not delivered", "request_id", requestID(req.Context()), "error", err.Error())
+	}
+}
+
+// readBody reads a request's JSON object.
+func (r *Router) readBody(w http.ResponseWriter, req *http.Request) (*fields, error) {
+	data, err := io.ReadAll(http.MaxBytesReader(w, req.Body, r.cfg.MaxBodyBytes))
+	var tooBig *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooBig):
+		return nil, &Error{kind: kindBodyTooBig, Numbers: map[string]any{"limit_bytes": tooBig.Limit},
+			Message: "the body is larger than this router takes"}
+	case err != nil:
+		return nil, gone(err)
+	}
+	raw, err := parseObject(data)
+	if err != nil {
+		return nil, err
+	}
+	return &fields{raw: raw}, nil
+}
+
+func (r *Router) healthz(w http.ResponseWriter, _ *http.Request) error {
+	return gone(writeJSON(w, r.cfg.WriteTimeout, http.StatusOK, map[string]string{"status": "ok"}))
+}
+
+// readyz says whether work can be taken: there is a quorum, and a worker that is placed on.
+func (r *Router) readyz(w http.ResponseWriter, _ *http.Request) error {
+	if err := r.ready(); err != nil {
+		return gone(writeJSON(w, r.cfg.WriteTimeout, http.StatusServiceUnavailable,
+			map[string]string{"status": "not ready", "reason": err.Error()}))
+	}
+	return gone(writeJSON(w, r.cfg.WriteTimeout, http.StatusOK, map[string]string{"status": "ready"}))
+}
+
+func (r *Router) ready() error {
+	if err := r.cfg.Ledger.Ready(); err != nil {
+		return err
+	}
+	why := "no worker is attached"
+	members := r.members.snapshot()
+	for _, w := range r.cfg.Ledger.View().Workers {
+		m, attached := members[w.Name]
+		if !attached {
+			continue
+		}
+		state, reason := memberState(w, &m)
+		if state == stateReady {
+			return nil
+		}
+		why = "worker " + w.Name + " is " + state
+		if reason != "" {
+			why += ": " + reason
+		}
+	}
+	return errors.New(why)
+}
+
+// unbuilt refuses endpoints that this version does not have.
+func (r *Router) unbuilt(w http.ResponseWriter, req *http.Request) {
+	e := unsupported(req.URL.Path)
+	e.Param = ""
+	if req.URL.Path[:min(len(req.URL.Path), len("/v1/messages"))] != "/v1/messages" {
+		r.refuse(w, req, e)
+		return
+	}
+	r.trace.refused(e)
+	envelope := map[string]any{"type": "error", "request_id": requestID(req.Context()), "error": map[string]any{
+		"type": e.kind.typ, "message": e.Message, "berth": map[string]any{"id": e.kind.id},
+	}}
+	if err := writeJSON(w, r.cfg.WriteTimeout, e.Status(), envelope); err != nil {
+		r.cfg.Log.Debug("error not delivered", "request_id", requestID(req.Context()), "error", err.Error())
+	}
+}

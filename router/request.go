@@ -1,0 +1,183 @@
+package router
+
+import (
+	"fmt"
+
+	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
+	"github.com/berthd/berth/consensus/ledger"
+)
+
+// request is one admitted or waiting request. It belongs to its handler's goroutine.
+type request struct {
+	params
+	id     string
+	chat   bool
+	model  string // the name that the client used
+	card   *card
+	prompt []int32
+	alone  int // longest branch of any worker of the model, alone
+
+	chains   *chains
+	ticket   *ticket
+	admitted bool
+	worker   string // last one that had it
+}
+
+// total is the length of the branch at its end.
+func (q *request) total() int { return len(q.prompt) + q.maxTokens }
+
+// lookup finds a model by one of its names: the card that most of its attached workers have.
+func (r *Router) lookup(name string) (*card, error) {
+	known, fault := false, "none is attached"
+	votes := map[*card]int{}
+	var best *card
+	members := r.members.snapshot()
+	for _, w := range r.cfg.Ledger.View().Workers {
+		if !serves(w.Info, name) {
+			continue
+		}
+		known = true
+		m, attached := members[w.Name]
+		switch {
+		case !attached || m.incarnation != w.Incarnation:
+			continue
+		case m.card == nil:
+			if fault = "its tokenizer is being fetched"; m.cardFault != "" {
+				fault = m.cardFault
+			}
+			continue
+		}
+		votes[m.card]++
+		if best == nil || votes[m.card] > votes[best] {
+			best = m.card
+		}
+	}
+	switch {
+	case best != nil:
+		return best, nil
+	case known:
+		return nil, noWorker(name, fault)
+	}
+	return nil, modelNotFound(name)
+}
+
+// reach is how far a model's attached workers go.
+type reach struct {
+	length   int // longest branch that any allows
+	alone    int // longest that any has pages for, at most its length
+	capacity uint64
+	geometry func(tokens int) uint64 // pages, on the worker that reaches farthest
+}
+
+func (r *Router) reach(model string, k *card) reach {
+	out := reach{geometry: func(int) uint64 { return 0 }}
+	members := r.members.snapshot()
+	for _, w := range r.cfg.Ledger.View().Workers {
+		m, attached := members[w.Name]
+		if !attached || m.incarnation != w.Incarnation || m.card != k || !serves(w.Info, model) {
+			continue
+		}
+		out.length = max(out.length, int(min(w.Info.GetMaxModelLen(), 1<<31)))
+		if alone := aloneLimit(w); alone > out.alone {
+			out.alone, out.capacity = alone, w.Capacity
+			out.geometry = func(tokens int) uint64 { return uint64(w.Geometry.Demand(tokens).Pages) }
+		}
+	}
+	return out
+}
+
+// bound checks the request against what the model's workers can hold at all, and resolves an omitted max_tokens to what
+// is left.
+func (q *request) bound(to reach) error {
+	q.alone = to.alone
+	asked := q.maxTokens
+	if asked < 0 {
+		asked = 1
+	}
+	if to.length > 0 && len(q.prompt)+asked > to.length {
+		return contextExceeded(len(q.prompt), asked, to.length)
+	}
+	if to.length > 0 && len(q.prompt)+asked > to.alone {
+		return capacityError(len(q.prompt), asked, to.alone, to.geometry(len(q.prompt)+asked), to.capacity)
+	}
+	if q.maxTokens < 0 {
+		q.maxTokens = max(1, to.alone-len(q.prompt))
+	}
+	if q.minTokens > q.maxTokens {
+		return invalid("min_tokens", "min_tokens %d is above the %d tokens that there is room for", q.minTokens, q.maxTokens)
+	}
+	return nil
+}
+
+func contextExceeded(prompt, maxTokens, length int) *Error {
+	return &Error{kind: kindContext, Param: "max_tokens", Numbers: map[string]any{
+		"prompt_tokens": prompt, "max_tokens": maxTokens, "max_model_len": length,
+	}, Message: fmt.Sprintf("the model's length is %d tokens, and the request asks for %d: %d in the prompt and %d to generate",
+		length, prompt+maxTokens, prompt, maxTokens)}
+}
+
+// models are the names of the models that are served, each with its length.
+type servedModel struct {
+	name, root string
+	length     int
+}
+
+// served lists the models of attached workers whose card is here, in the order of worker and name.
+func (r *Router) served() []servedModel {
+	var out []servedModel
+	at := map[string]int{}
+	members := r.members.snapshot()
+	for _, w := range r.cfg.Ledger.View().Workers {
+		if m, ok := members[w.Name]; !ok || m.card == nil || m.incarnation != w.Incarnation {
+			continue
+		}
+		for _, name := range w.Info.GetModels() {
+			i, listed := at[name]
+			if !listed {
+				i = len(out)
+				at[name] = i
+				out = append(out, servedModel{name: name, root: w.Info.Models[0]})
+			}
+			out[i].length = max(out[i].length, int(min(w.Info.GetMaxModelLen(), 1<<31)))
+		}
+	}
+	return out
+}
+
+// knownModel says whether a name may be a label.
+func knownModel(v *ledger.View, name string) bool {
+	for _, w := range v.Workers {
+		if serves(w.Info, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// stopIDsOf are the ids that end the branch on the worker: the client's, and the model's own unless ignored.
+func (q *request) stopIDsOf() []int32 {
+	out := append([]int32(nil), q.stopIDs...)
+	if !q.ignoreEOS {
+		out = append(out, q.card.end...)
+	}
+	return out
+}
+
+// finish is how an answer ended, in OpenAI's words.
+type finish struct {
+	reason string // stop, length
+	stop   any    // what stopped it, as vLLM's stop_reason: a string, an id, or nil
+	usage  usage
+}
+
+type usage struct{ prompt, completion, cached int }
+
+func reasonOf(r ledgerv1.FinishReason) (string, bool) {
+	switch r {
+	case ledgerv1.FinishReason_FINISH_REASON_STOP:
+		return "stop", true
+	case ledgerv1.FinishReason_FINISH_REASON_LENGTH:
+		return "length", true
+	}
+	return "", false
+}

@@ -1,0 +1,96 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+
+	workerv1 "github.com/berthd/berth/api/worker/v1"
+)
+
+// errClosed says that the router is going down.
+var errClosed = errors.New("router: closed")
+
+// Router serves clients, workers and operators. All methods may be called by many goroutines at once.
+type Router struct {
+	cfg       Config
+	started   int64 // Unix seconds, when models were made as far as clients are told
+	bell      *bell // rings when members, or what this router has asked of the ledger, changed
+	members   members
+	prefixes  *prefixes
+	catalog   catalog
+	conns     conns
+	queue     *queue
+	claims    claims
+	flights   flights
+	decisions decisions
+	turn      atomic.Uint64
+	trace     *traces
+
+	life context.Context // ends with Close
+	end  context.CancelCauseFunc
+	runs sync.WaitGroup
+}
+
+// New returns a router. Run makes it fetch what workers bring.
+func New(c Config) (*Router, error) {
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("router config: %w", err)
+	}
+	c = c.withDefaults()
+	b := newBell()
+	r := &Router{
+		cfg: c, started: c.Now().Unix(), bell: b,
+		members:   members{byName: map[string]*member{}, bell: b},
+		prefixes:  newPrefixes(c.IndexBytes),
+		catalog:   catalog{cards: map[string]*card{}, fetches: map[string]*sync.Mutex{}},
+		conns:     conns{dial: c.Dial, open: map[string]*conn{}},
+		queue:     newQueue(c.QueueRequests, c.QueueTokens),
+		claims:    claims{pending: map[string]claim{}},
+		flights:   flights{all: map[*flight]struct{}{}},
+		decisions: decisions{at: map[string]int{}},
+	}
+	r.life, r.end = context.WithCancelCause(context.Background())
+	var err error
+	if r.trace, err = newTraces(r); err != nil {
+		r.end(err)
+		return nil, fmt.Errorf("router metrics: %w", err)
+	}
+	return r, nil
+}
+
+// RegisterRPC adds what workers call to a gRPC server.
+func (r *Router) RegisterRPC(s grpc.ServiceRegistrar) {
+	workerv1.RegisterClusterServer(s, cluster{Router: r})
+}
+
+// Run fetches the cards of workers that attach, until ctx ends or Close. Without it no model is served.
+func (r *Router) Run(ctx context.Context) error {
+	r.runs.Add(1)
+	defer r.runs.Done()
+	ctx, cancel := r.owned(ctx)
+	defer cancel()
+	r.librarian(ctx)
+	return context.Cause(ctx)
+}
+
+// Close ends the streams of workers and waits for Run. Requests of clients end with their HTTP server.
+func (r *Router) Close() error {
+	r.end(errClosed)
+	r.runs.Wait()
+	return r.trace.close()
+}
+
+// owned is a context that ends with the router too.
+func (r *Router) owned(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(r.life, func() { cancel(context.Cause(r.life)) })
+	return ctx, func() {
+		stop()
+		cancel(context.Canceled)
+	}
+}

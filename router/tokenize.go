@@ -1,0 +1,119 @@
+package router
+
+import (
+	"net/http"
+)
+
+// models serves GET /v1/models.
+func (r *Router) models(w http.ResponseWriter, _ *http.Request) error {
+	list := []any{}
+	for _, m := range r.served() {
+		list = append(list, r.describe(m))
+	}
+	return gone(writeJSON(w, r.cfg.WriteTimeout, http.StatusOK, map[string]any{"object": "list", "data": list}))
+}
+
+func (r *Router) modelByID(w http.ResponseWriter, req *http.Request) error {
+	id := req.PathValue("id")
+	for _, m := range r.served() {
+		if m.name == id {
+			return gone(writeJSON(w, r.cfg.WriteTimeout, http.StatusOK, r.describe(m)))
+		}
+	}
+	return modelNotFound(id)
+}
+
+func (r *Router) describe(m servedModel) map[string]any {
+	return map[string]any{
+		"id": m.name, "object": "model", "created": r.started, "owned_by": "berth", "root": m.root, "parent": nil,
+		"max_model_len": m.length,
+	}
+}
+
+// modelOf is the model that a request to tokenize names; it may leave the name out if only one model is served.
+func (r *Router) modelOf(f *fields) (string, *card, error) {
+	name, ok := f.text("model")
+	if f.fault != nil {
+		return "", nil, f.fault
+	}
+	if !ok {
+		served := r.served()
+		for _, m := range served {
+			if m.root != served[0].root {
+				return "", nil, invalid("model", "model is missing, and there is more than one: GET /v1/models lists them")
+			}
+		}
+		if len(served) == 0 {
+			return "", nil, noWorker("", "none is attached")
+		}
+		name = served[0].name
+	}
+	k, err := r.lookup(name)
+	return name, k, err
+}
+
+// tokenize serves POST /tokenize, for a prompt or for messages, in vLLM's form.
+func (r *Router) tokenize(w http.ResponseWriter, req *http.Request) error {
+	f, err := r.readBody(w, req)
+	if err != nil {
+		return err
+	}
+	name, k, err := r.modelOf(f)
+	if err != nil {
+		return err
+	}
+	text, ok := f.text("prompt")
+	beginning := f.boolean("add_special_tokens", true)
+	if _, chat := f.get("messages"); chat {
+		text, err = renderChat(f, k)
+		beginning = true
+	} else if !ok {
+		err = invalid("prompt", "give a prompt or messages")
+	}
+	pieces := f.boolean("return_token_strs", false)
+	switch {
+	case err != nil:
+		return err
+	case f.fault != nil:
+		return f.fault
+	}
+	tokens := k.encode(text, beginning)
+	if tokens == nil {
+		tokens = []int32{}
+	}
+	answer := map[string]any{
+		"count": len(tokens), "max_model_len": r.reach(name, k).length, "tokens": tokens, "token_strs": nil,
+	}
+	if pieces {
+		strs := make([]string, len(tokens))
+		for i, id := range tokens {
+			strs[i] = k.tok.Spec().Tokens[id]
+		}
+		answer["token_strs"] = strs
+	}
+	return gone(writeJSON(w, r.cfg.WriteTimeout, http.StatusOK, answer))
+}
+
+// detokenize serves POST /detokenize.
+func (r *Router) detokenize(w http.ResponseWriter, req *http.Request) error {
+	f, err := r.readBody(w, req)
+	if err != nil {
+		return err
+	}
+	_, k, err := r.modelOf(f)
+	if err != nil {
+		return err
+	}
+	raw, ok := f.get("tokens")
+	if !ok {
+		return invalid("tokens", "tokens is missing: give a list of token ids")
+	}
+	tokens, isList, err := ids(raw, "tokens", k.tok.Len())
+	if err == nil && !isList {
+		err = invalid("tokens", "tokens must be a list of token ids")
+	}
+	if err != nil {
+		return err
+	}
+	return gone(writeJSON(w, r.cfg.WriteTimeout, http.StatusOK, map[string]any{"prompt": k.tok.Decode(tokens, true)}))
+}

@@ -1,0 +1,73 @@
+package router
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// reply is a completion or a chat completion, whole or a chunk of one.
+type reply struct {
+	ID      string          `json:"id"`
+	Object  string          `json:"object"`
+	Created int64           `json:"created"`
+	Model   string          `json:"model"`
+	Choices []choice        `json:"choices"`
+	Usage   json.RawMessage `json:"usage,omitempty"`
+	// PromptIDs are a chat's, if asked for; a completion has them in its choice.
+	PromptIDs []int32 `json:"prompt_token_ids,omitempty"`
+}
+
+type choice struct {
+	Index     int      `json:"index"`
+	Text      *string  `json:"text,omitempty"`    // completions
+	Message   *message `json:"message,omitempty"` // whole chats
+	Delta     *message `json:"delta,omitempty"`   // chunks of chats
+	Logprobs  any      `json:"logprobs"`
+	Finish    *string  `json:"finish_reason"`
+	Stop      any      `json:"stop_reason,omitempty"`
+	PromptIDs []int32  `json:"prompt_token_ids,omitempty"`
+	TokenIDs  []int32  `json:"token_ids,omitempty"`
+}
+
+type message struct {
+	Role    string  `json:"role,omitempty"`
+	Content *string `json:"content,omitempty"`
+}
+
+type usageBody struct {
+	Prompt     int `json:"prompt_tokens"`
+	Completion int `json:"completion_tokens"`
+	Total      int `json:"total_tokens"`
+	Details    struct {
+		Cached int `json:"cached_tokens"`
+	} `json:"prompt_tokens_details"`
+}
+
+func (u usage) json() json.RawMessage {
+	b := usageBody{Prompt: u.prompt, Completion: u.completion, Total: u.prompt + u.completion}
+	b.Details.Cached = u.cached
+	return encode(b)
+}
+
+// encode is JSON without the escapes that only HTML needs. What the package encodes always can be.
+func encode(v any) []byte {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		panic("router: encode: " + err.Error())
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
+}
+
+// newReply is a reply with what all of a request's replies share.
+func newReply(q *request, created int64, chunk bool) reply {
+	r := reply{ID: "cmpl-" + q.id, Object: "text_completion", Created: created, Model: q.model}
+	if q.chat {
+		r.ID, r.Object = "chatcmpl-"+q.id, "chat.completion"
+		if chunk {
+			r.Object = "chat.completion.chunk"
+		}
+	}
+	return r
+}
