@@ -4,8 +4,8 @@
 //
 // Maths:    y = Σ_k w[k] · x[k].
 // Layout:   [column][8 rows]; 16-bit types are widened as they are loaded.
-// Numerics: one fma a column, columns ascending. A group alone would wait 4 cycles for each fma, so a lone token takes
-//           8 groups at a time, and few tokens are slower than their work.
+// Numerics: one fma a column, columns ascending. One sum alone would wait 4 cycles for each fma, so one token takes 8
+//           groups at a time, two take 4, more take 2: 8 to 12 sums in flight.
 // Bytes:    4 or 2 a weight.
 #include "matmul.h"
 

@@ -85,7 +85,7 @@ func (d *Device) build(m *model.Model) (err error) {
 
 // newEngine picks the arithmetic: kernels where they can run and were not refused.
 func newEngine(d *Device, m *model.Model) (engine, error) {
-	if !d.cfg.Reference && kernelsRun() {
+	if !d.cfg.Reference && Kernels() {
 		return newKernels(d, m)
 	}
 	return newReference(d, m), nil

@@ -41,7 +41,7 @@ func tiny(t testing.TB, file string, cfg Config) *Device {
 // needKernels skips where the processor can't run them.
 func needKernels(t testing.TB) {
 	t.Helper()
-	if !kernelsRun() {
+	if !Kernels() {
 		t.Skip("no kernels: they need cgo, and a processor with AVX2, FMA and F16C")
 	}
 }
@@ -225,7 +225,7 @@ func TestNumerics(t *testing.T) {
 			cfg := tinyConfig()
 			cfg.KV, cfg.Dequantise, cfg.Reference = kv, mode == 1, mode == 2
 			d := tiny(t, "model-q8_0.gguf", cfg)
-			if kernelsRun() && seen[d.Numerics()] {
+			if Kernels() && seen[d.Numerics()] {
 				t.Errorf("%q stands for two arithmetics", d.Numerics())
 			}
 			seen[d.Numerics()] = true

@@ -16,8 +16,8 @@ import (
 	"github.com/berthd/berth/model"
 )
 
-// kernelsRun tells whether this build and this processor have kernels.
-func kernelsRun() bool { return cpu.X86.HasAVX2 && cpu.X86.HasFMA && hasF16C() }
+// Kernels tells whether this build and this processor compute in C kernels; else devices compute in plain Go.
+func Kernels() bool { return cpu.X86.HasAVX2 && cpu.X86.HasFMA && hasF16C() }
 
 // hasF16C asks the compiler's run-time, since x/sys/cpu does not know this one.
 func hasF16C() bool { return C.has_f16c() != 0 }

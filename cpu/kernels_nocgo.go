@@ -4,8 +4,8 @@ package cpu
 
 import "github.com/berthd/berth/model"
 
-// kernelsRun tells whether this build and this processor have kernels.
-func kernelsRun() bool { return false }
+// Kernels tells whether this build and this processor compute in C kernels; else devices compute in plain Go.
+func Kernels() bool { return false }
 
-// newKernels is never called: kernelsRun is false.
+// newKernels is never called: Kernels is false.
 func newKernels(d *Device, m *model.Model) (engine, error) { return newReference(d, m), nil }
