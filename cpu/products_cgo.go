@@ -26,10 +26,17 @@ type target struct {
 func into(w *packed, out []float32, ld int) target { return target{w: w, out: out, ld: ld} }
 
 const (
-	chunksWanted = 16  // that an op is cut into, so that a slow helper costs little
-	chunkGroups  = 8   // a chunk's groups are a multiple, for tiles of several groups
+	chunksWanted = 32  // that an op is cut into, so that a slow helper costs little
 	maxGroups    = 512 // in a chunk
 )
+
+// groupStep is what a chunk's groups are a multiple of: the most groups that a tile takes at once.
+func groupStep(tokens int) int {
+	if tokens == 1 {
+		return 8
+	}
+	return 4
+}
 
 // multiply runs the products.
 func (k *kernels) multiply(tokens int, targets ...target) {
@@ -39,8 +46,9 @@ func (k *kernels) multiply(tokens int, targets ...target) {
 	for i := range targets {
 		groups += targets[i].w.groups
 	}
-	p.per = min((groups/chunksWanted+chunkGroups-1)/chunkGroups*chunkGroups, maxGroups)
-	p.per = max(p.per, chunkGroups)
+	step := groupStep(tokens)
+	p.per = min((groups/chunksWanted+step-1)/step*step, maxGroups)
+	p.per = max(p.per, step)
 	n := 0
 	for i := range targets {
 		p.chunks[i] = (targets[i].w.groups + p.per - 1) / p.per
