@@ -2,6 +2,7 @@ package consensus
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 
@@ -30,6 +31,11 @@ func (s sink) Accept(name string, level hclog.Level, message string, args ...any
 		at = slog.LevelWarn
 	case hclog.Error:
 		at = slog.LevelError
+	}
+	for i, a := range args {
+		if f, ok := a.(hclog.Format); ok && len(f) > 0 {
+			args[i] = fmt.Sprintf(f[0].(string), f[1:]...)
+		}
 	}
 	s.log.Log(context.Background(), at, message, append(args, slog.String("component", name))...)
 }

@@ -114,12 +114,13 @@ func (s *Session) open(ctx context.Context) error {
 	m := &ledgerv1.OpenRouter{Router: s.router, Nonce: nonce, LeaseMs: uint64(s.lease.Milliseconds())}
 	p := &ledgerv1.Proposal{Command: &ledgerv1.Command{Kind: &ledgerv1.Command_OpenRouter{OpenRouter: m}}}
 	for {
+		named := s.node.View().ClusterID != nil // a cluster without a name refuses, and may get one meanwhile
 		r, err := s.node.Propose(ctx, p)
 		switch {
 		case err == nil && r.GetOpened() != nil:
 			s.lane.Store(&lane{owner: s, session: r.GetOpened().Session})
 			return nil
-		case err == nil && s.node.View().ClusterID != nil:
+		case err == nil && named:
 			return errors.New(r.GetRefusal().GetMessage())
 		case err != nil && !errors.Is(err, ErrNoQuorum):
 			return err

@@ -96,6 +96,7 @@ func (e *engine) run(ctx context.Context) (err error) {
 		e.askGrowth()
 		if len(planned) == 0 {
 			e.report(0, 0)
+			e.line.beatSoon()
 			if err := e.wait(ctx); err != nil {
 				return err
 			}

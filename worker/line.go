@@ -33,6 +33,7 @@ type line struct {
 	events []*workerv1.CacheEvents
 	evSeq  uint64
 	attach bool // a stream is up
+	due    bool // a heartbeat is wanted before its time
 	wake   chan struct{}
 	beat   func() *workerv1.Heartbeat
 	heard  time.Time
@@ -77,6 +78,14 @@ func (l *line) cache(events []kvpool.Event, reset bool) {
 	l.events = append(l.events, msg)
 }
 
+// beatSoon sends a heartbeat without waiting for its time: what it carries has changed for good.
+func (l *line) beatSoon() {
+	l.mu.Lock()
+	l.due = true
+	l.mu.Unlock()
+	l.nudge()
+}
+
 func (l *line) nudge() {
 	select {
 	case l.wake <- struct{}{}:
@@ -99,6 +108,10 @@ func (l *line) pending() []*workerv1.FromWorker {
 		out = append(out, &workerv1.FromWorker{Kind: &workerv1.FromWorker_Cache{Cache: e}})
 	}
 	l.events = nil
+	if l.due {
+		l.due = false
+		out = append(out, &workerv1.FromWorker{Kind: &workerv1.FromWorker_Heartbeat{Heartbeat: l.beat()}})
+	}
 	return out
 }
 
