@@ -210,6 +210,7 @@ func (r *Router) reserve(ctx context.Context, q *request, d *decision) (*reserva
 		RequestId: q.id, Worker: c.Worker, Incarnation: c.Incarnation, ShareGroup: openGroup, Tenant: openTenant,
 		Pages: c.Pages, Slots: 1, PagesMax: c.PagesMax, PromptTokens: uint64(len(q.prompt)), MaxTokens: uint64(q.maxTokens),
 	}}})
+	span.reserved(result.GetRevision())
 	span.end(err)
 	r.trace.committed(r.cfg.Now().Sub(began))
 	switch {

@@ -22,7 +22,10 @@ func (r *Router) completions(w http.ResponseWriter, req *http.Request) error {
 	if !q.stream {
 		return r.generate(ctx, q, &body{w: w, timeout: r.cfg.WriteTimeout, q: q, created: created})
 	}
-	out := &events{w: w, control: http.NewResponseController(w), timeout: r.cfg.WriteTimeout, q: q, created: created}
+	out := &events{
+		w: w, control: http.NewResponseController(w), timeout: r.cfg.WriteTimeout, q: q, created: created,
+		chunked: req.ProtoMajor == 1 && req.ProtoMinor == 1,
+	}
 	err = r.generate(ctx, q, out)
 	if err == nil || !out.begun || errors.Is(err, errGone) {
 		return err

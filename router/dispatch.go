@@ -53,8 +53,8 @@ func (r *Router) dispatch(ctx context.Context, q *request, res *reservation, out
 	}
 	ctx, span := r.trace.start(ctx, spanGenerate)
 	defer func() { span.end(err) }()
-	call, cancel := context.WithCancel(telemetry.Inject(ctx))
-	defer cancel()
+	call, cut := context.WithCancelCause(telemetry.Inject(ctx))
+	defer cut(nil)
 	conn, release, err := r.conns.use(r.addressOf(res))
 	if err != nil {
 		r.drop(ctx, res.id)
@@ -66,12 +66,15 @@ func (r *Router) dispatch(ctx context.Context, q *request, res *reservation, out
 		r.drop(ctx, res.id)
 		return r.lostOrGone(ctx, q, err, false)
 	}
-	a := &arrival{r: r, q: q, out: out, detok: newDetok(q), flight: r.flights.begin(res.worker, q.maxTokens)}
+	a := &arrival{r: r, q: q, out: out, detok: newDetok(q), flight: r.flights.begin(res, q.maxTokens, cut)}
 	a.usage.prompt = len(q.prompt)
 	defer r.flights.end(a.flight)
+	if r.cfg.Ledger.View().Incarnation(res.in.Incarnation) == nil {
+		cut(errFenced) // before there was a flight that the warden could cut
+	}
 	err = a.receive(ctx, stream)
 	if !a.heard {
-		cancel()
+		cut(nil)
 		r.drop(ctx, res.id)
 	}
 	span.generated(res, a)
@@ -131,6 +134,9 @@ func (a *arrival) receive(ctx context.Context, stream grpc.ServerStreamingClient
 		if err != nil {
 			if errors.Is(err, io.EOF) {
 				err = errors.New("its stream ended without a word")
+			}
+			if cause := context.Cause(stream.Context()); errors.Is(cause, errFenced) {
+				err = cause
 			}
 			return a.r.lostOrGone(ctx, a.q, err, a.usage.completion > 0)
 		}

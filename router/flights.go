@@ -1,6 +1,9 @@
 package router
 
 import (
+	"context"
+	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -8,6 +11,8 @@ import (
 // flight is a request that a worker runs for this router.
 type flight struct {
 	worker   string
+	in       uint64 // incarnation
+	cut      context.CancelCauseFunc
 	max      int
 	produced int
 	first    time.Time // of the first token
@@ -19,8 +24,8 @@ type flights struct {
 	all map[*flight]struct{}
 }
 
-func (s *flights) begin(worker string, maxTokens int) *flight {
-	f := &flight{worker: worker, max: maxTokens}
+func (s *flights) begin(res *reservation, maxTokens int, cut context.CancelCauseFunc) *flight {
+	f := &flight{worker: res.worker, in: res.in.Incarnation, max: maxTokens, cut: cut}
 	s.mu.Lock()
 	s.all[f] = struct{}{}
 	s.mu.Unlock()
@@ -40,6 +45,42 @@ func (s *flights) end(f *flight) {
 	s.mu.Lock()
 	delete(s.all, f)
 	s.mu.Unlock()
+}
+
+// errFenced cuts a call to an incarnation that has ended: what it would still say is no longer its to say.
+var errFenced = errors.New("the ledger has ended the worker's incarnation")
+
+// fence cuts the flights of incarnations that do not live.
+func (s *flights) fence(living []uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for f := range s.all {
+		if !slices.Contains(living, f.in) {
+			f.cut(errFenced)
+		}
+	}
+}
+
+// warden cuts off what runs on fenced incarnations, until ctx ends: a worker that hangs does not close its streams.
+func (r *Router) warden(ctx context.Context) {
+	var before []uint64
+	for {
+		changed := r.cfg.Ledger.Changed()
+		var living []uint64
+		for _, w := range r.cfg.Ledger.View().Workers {
+			living = append(living, w.Incarnation)
+		}
+		if !slices.Equal(before, living) {
+			r.flights.fence(living)
+			r.bell.ring()
+		}
+		before = living
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // running is how many requests there are, and the tokens that they have produced so far.

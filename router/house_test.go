@@ -242,3 +242,5 @@ func (r response) sse(t *testing.T) (events []map[string]any, done bool) {
 	}
 	return events, done
 }
+
+func copyAll(to *strings.Builder, from io.Reader) (int64, error) { return io.Copy(to, from) }

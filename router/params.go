@@ -16,7 +16,7 @@ const (
 	maxBiases  = 4096 // entries of logit_bias
 )
 
-// params are what a request asks for besides its prompt. What depends on the vocabulary is read once the model is known.
+// params are what a request asks for besides its prompt.
 type params struct {
 	maxTokens    int // −1: as many as there is room for
 	minTokens    int
@@ -46,7 +46,7 @@ func readParams(f *fields, chat bool, vocab int) params {
 		stops:       readStops(f),
 	}
 	p.salt, _ = f.text("cache_salt")
-	if v := f.integer("max_completion_tokens", -1, 1, math.MaxInt32); chat && v > 0 {
+	if v := f.integer("max_completion_tokens", -1, 1, math.MaxInt32); v > 0 {
 		p.maxTokens = int(v)
 	}
 	if p.maxTokens > 0 && p.minTokens > p.maxTokens {
@@ -96,7 +96,7 @@ func readBias(f *fields, vocab int) map[int32]float32 {
 	}
 	var entries map[string]json.RawMessage
 	if json.Unmarshal(raw, &entries) != nil || len(entries) > maxBiases {
-		f.fail(invalid("logit_bias", "logit_bias must be an object from token ids to numbers, with at most %d of them", maxBiases))
+		f.fail(invalid("logit_bias", "logit_bias must be an object of at most %d numbers by token id", maxBiases))
 		return nil
 	}
 	out := make(map[int32]float32, len(entries))

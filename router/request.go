@@ -74,7 +74,7 @@ func (r *Router) reach(model string, k *card) reach {
 	members := r.members.snapshot()
 	for _, w := range r.cfg.Ledger.View().Workers {
 		m, attached := members[w.Name]
-		if !attached || m.incarnation != w.Incarnation || m.card != k || !serves(w.Info, model) {
+		if !attached || m.incarnation != w.Incarnation || m.card == nil || m.card.print != k.print || !serves(w.Info, model) {
 			continue
 		}
 		out.length = max(out.length, int(min(w.Info.GetMaxModelLen(), 1<<31)))

@@ -68,13 +68,17 @@ func (r *Router) RegisterRPC(s grpc.ServiceRegistrar) {
 	workerv1.RegisterClusterServer(s, cluster{Router: r})
 }
 
-// Run fetches the cards of workers that attach, until ctx ends or Close. Without it no model is served.
+// Run fetches the cards of workers that attach and cuts off fenced ones, until ctx ends or Close. Without it no model is
+// served.
 func (r *Router) Run(ctx context.Context) error {
 	r.runs.Add(1)
 	defer r.runs.Done()
 	ctx, cancel := r.owned(ctx)
 	defer cancel()
+	var warden sync.WaitGroup
+	warden.Go(func() { r.warden(ctx) })
 	r.librarian(ctx)
+	warden.Wait()
 	return context.Cause(ctx)
 }
 

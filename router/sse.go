@@ -16,6 +16,7 @@ type events struct {
 	timeout time.Duration // a client that takes nothing for as long is gone
 	q       *request
 	created int64
+	chunked bool // HTTP/1.1: the body ends with an empty chunk
 	begun   bool
 	told    bool // the prompt's ids have been given
 }
@@ -131,12 +132,12 @@ func extend(c *http.ResponseController, timeout time.Duration) error {
 // fail ends a stream that has begun: one event with the error, the end of the body, and the end of the connection, so
 // that no client takes what it has for a whole answer.
 func (s *events) fail(e *Error) {
-	if s.event(encode(e.body())) != nil {
+	if s.event(encode(e.body())) != nil || !s.chunked {
 		return
 	}
 	conn, buffered, err := s.control.Hijack()
 	if err != nil {
-		return // HTTP/2: the stream ends with the handler
+		return // the handler's end is all that there is
 	}
 	defer func() { _ = conn.Close() }()
 	if _, err := buffered.WriteString("0\r\n\r\n"); err == nil {

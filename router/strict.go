@@ -3,12 +3,8 @@ package router
 import (
 	"encoding/json"
 	"errors"
-	"regexp"
 	"unicode/utf8"
 )
-
-// lastKey finds the member that text breaks off in.
-var lastKey = regexp.MustCompile(`"([A-Za-z_]+)"\s*:[^:"]*$`)
 
 // parseObject reads a body that must be one JSON object, as strictly as a model's input deserves: what encoding/json
 // would mend in silence (invalid UTF-8, lone surrogates, a name given twice) is refused.
@@ -23,19 +19,20 @@ func parseObject(data []byte) (map[string]json.RawMessage, error) {
 	if fields == nil {
 		return nil, invalid("", "the body must be a JSON object")
 	}
-	for at := 0; at < len(data); at++ {
-		if data[at] == '"' {
-			end := stringEnd(data, at)
-			if loneSurrogate(data[at:end]) {
-				return nil, invalid(nearestKey(data[:at]), "the body has a lone surrogate at byte %d: it stands for no character", at)
-			}
-			at = end - 1
+	var fault error
+	seen := map[string]bool{}
+	scan(data, func(at, end int, member string, isName bool) {
+		switch {
+		case fault != nil:
+		case loneSurrogate(data[at:end]):
+			fault = invalid(member, "a lone surrogate at byte %d of the body stands for no character", at)
+		case isName && seen[member]:
+			fault = invalid(member, "%s is given twice", member)
+		case isName:
+			seen[member] = true
 		}
-	}
-	if name := doubledName(data); name != "" {
-		return nil, invalid(name, "%s is given twice", name)
-	}
-	return fields, nil
+	})
+	return fields, fault
 }
 
 func badJSON(data []byte, err error) error {
@@ -44,14 +41,13 @@ func badJSON(data []byte, err error) error {
 		return invalid("", "the body must be a JSON object: %v", err)
 	}
 	at := int(min(syntax.Offset, int64(len(data))))
-	return invalid(nearestKey(data[:max(0, at-1)]), "the body is not JSON: %v, at byte %d", err, at)
+	return invalid(memberAt(data[:max(0, at-1)]), "the body is not JSON: %v, at byte %d", err, at)
 }
 
-func nearestKey(before []byte) string {
-	if m := lastKey.FindSubmatch(before[max(0, len(before)-256):]); m != nil {
-		return string(m[1])
-	}
-	return ""
+// memberAt is the member of the outer object in which a body breaks off.
+func memberAt(data []byte) (member string) {
+	scan(data, func(_, _ int, in string, _ bool) { member = in })
+	return member
 }
 
 // stringEnd is the end of the string literal that begins at from, in valid JSON.
@@ -105,31 +101,24 @@ func unhex(s []byte) (v int) {
 	return v
 }
 
-// doubledName is a name that the outer object has twice, or "".
-func doubledName(data []byte) string {
-	seen := map[string]bool{}
-	depth, key := 0, false
+// scan shows every string literal of a body, with the member of the outer object that it is in or, if isName is set, names.
+func scan(data []byte, show func(at, end int, member string, isName bool)) {
+	depth, member, awaited := 0, "", false
 	for at := 0; at < len(data); at++ {
 		switch data[at] {
 		case '{', '[':
 			depth++
-			key = depth == 1
+			awaited = depth == 1
 		case '}', ']':
 			depth--
 		case ',':
-			key = depth == 1
+			awaited = awaited || depth == 1
 		case '"':
 			end := stringEnd(data, at)
-			var name string
-			if key && json.Unmarshal(data[at:end], &name) == nil {
-				if seen[name] {
-					return name
-				}
-				seen[name] = true
-				key = false
-			}
+			isName := awaited && json.Unmarshal(data[at:end], &member) == nil
+			show(at, end, member, isName)
+			awaited = false
 			at = end - 1
 		}
 	}
-	return ""
 }

@@ -143,7 +143,8 @@ func (r *Router) traced(name, operation string, next http.HandlerFunc) http.Hand
 func (r *Router) finish(ctx context.Context, s trace.Span, rec *record, status int, operation string, began time.Time) {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
-	if status == 0 || errors.Is(rec.fault, errGone) {
+	gone := status == 0 || errors.Is(rec.fault, errGone)
+	if gone {
 		status = statusGone
 	}
 	model := "other"
@@ -152,7 +153,7 @@ func (r *Router) finish(ctx context.Context, s trace.Span, rec *record, status i
 	}
 	s.SetAttributes(attribute.String(telemetry.KeyRequestModel, model), attribute.Int(telemetry.KeyInputTokens, rec.prompt),
 		attribute.Int("http.response.status_code", status))
-	if rec.fault != nil {
+	if rec.fault != nil && !gone {
 		s.SetStatus(codes.Error, asError(rec.fault).Code())
 		s.SetAttributes(attribute.String(telemetry.KeyErrorID, asError(rec.fault).ID()))
 	}

@@ -34,7 +34,7 @@ const (
 
 // unbuiltMembers are refused by name unless they are neutral (R7).
 var unbuiltMembers = []unbuilt{
-	{"n", oneOf("1"), bothKinds},
+	{"n", oneOf("1", "1.0"), bothKinds},
 	{"best_of", oneOf("0", "1"), bothKinds},
 	{"logprobs", oneOf("false"), bothKinds},
 	{"top_logprobs", oneOf("0"), bothKinds},
@@ -66,6 +66,7 @@ var unbuiltMembers = []unbuilt{
 }
 
 func refuseUnbuilt(f *fields, chat bool) {
+	f.integer("n", 1, 1, 128)
 	for _, u := range unbuiltMembers {
 		if u.chat == chatsOnly && !chat || u.chat == completionsOnly && chat {
 			continue
