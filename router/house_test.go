@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -244,3 +245,5 @@ func (r response) sse(t *testing.T) (events []map[string]any, done bool) {
 }
 
 func copyAll(to *strings.Builder, from io.Reader) (int64, error) { return io.Copy(to, from) }
+
+func itoa(n int) string { return strconv.Itoa(n) }
