@@ -1,0 +1,125 @@
+package router
+
+import (
+	"context"
+	"encoding/hex"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
+	workerv1 "github.com/berthd/berth/api/worker/v1"
+	"github.com/berthd/berth/telemetry"
+)
+
+// receiver keeps the spans that are exported to it, by name.
+type receiver struct {
+	collector.UnimplementedTraceServiceServer
+	mu    sync.Mutex
+	spans map[string]*tracev1.Span
+}
+
+// Export implements the OTLP receiver.
+func (r *receiver) Export(_ context.Context, m *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, rs := range m.ResourceSpans {
+		for _, ss := range rs.ScopeSpans {
+			for _, s := range ss.Spans {
+				r.spans[s.Name] = s
+			}
+		}
+	}
+	return &collector.ExportTraceServiceResponse{}, nil
+}
+
+func attributes(s *tracev1.Span) map[string]string {
+	out := map[string]string{}
+	for _, a := range s.Attributes {
+		out[a.Key] = strings.Trim(a.Value.String(), "\"")
+	}
+	return out
+}
+
+// One request makes one tree of spans under the client's, and every metric; no text of it is anywhere.
+func TestTelemetry(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spans := &receiver{spans: map[string]*tracev1.Span{}}
+	server := grpc.NewServer()
+	collector.RegisterTraceServiceServer(server, spans)
+	go server.Serve(l)
+	defer server.Stop()
+	tel, err := telemetry.Setup(t.Context(), telemetry.Config{Service: "berth-router", Instance: "r1", OTLP: l.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := open(t, func(c *Config) { c.Metrics = tel.Metrics() })
+	parent := make(chan []string, 1)
+	ids := testCard().tok.Encode(nil, "secret answer", false)
+	h.hire("w1", nil).play = func(ctx context.Context, r *workerv1.GenerateRequest, send func(...int32) error) (ledgerv1.FinishReason, error) {
+		md, _ := metadata.FromIncomingContext(ctx)
+		parent <- md.Get("traceparent")
+		return says(ids...)(ctx, r, send)
+	}
+	const trace = "0af7651916cd43dd8448eb211c80319c"
+	r := h.do("POST", "/v1/chat/completions", `{"model":"tiny","messages":[{"role":"user","content":"secret question"}]}`,
+		"Traceparent", "00-"+trace+"-b7ad6b7169203331-01", "X-Request-Id", "asked")
+	if r.status != 200 {
+		t.Fatalf("%d %s", r.status, r.body)
+	}
+	h.post("/v1/completions", `{"model":"`+strings.Repeat("x", 50)+`","prompt":"hi"}`)
+	metrics := h.do("GET", "/metrics", "").body
+	for _, want := range []string{
+		`berth_requests_total{code="200",model="tiny",tenant="default"} 1`,
+		`berth_requests_total{code="404",model="other",tenant="default"} 1`,
+		`berth_refusals_total{code="model_not_found"} 1`,
+		`berth_queue_requests 0`, `berth_queue_tokens 0`, `berth_ledger_leader 1`, `berth_ledger_revision `,
+		`berth_kv_granted_pages{worker="w1"}`, `berth_kv_capacity_pages{worker="w1"} 200`,
+		`berth_queue_duration_seconds_count 1`, `berth_place_duration_seconds_count 1`, `berth_ledger_commit_duration_seconds_count 1`,
+		`gen_ai_server_request_duration_seconds_count`, `gen_ai_server_time_to_first_token_seconds_count`,
+		`gen_ai_server_time_per_output_token_seconds_count`, `gen_ai_token_type="output"`,
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("no %s in\n%s", want, metrics)
+		}
+	}
+	if err := tel.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	spans.mu.Lock()
+	defer spans.mu.Unlock()
+	root := spans.spans["POST /v1/chat/completions"]
+	if root == nil || hex.EncodeToString(root.TraceId) != trace || hex.EncodeToString(root.ParentSpanId) != "b7ad6b7169203331" {
+		t.Fatalf("server span: %v", root)
+	}
+	for _, name := range []string{"router.tokenize", "router.queue", "router.place", "ledger.reserve", "worker.generate"} {
+		s := spans.spans[name]
+		if s == nil || string(s.TraceId) != string(root.TraceId) || string(s.ParentSpanId) != string(root.SpanId) {
+			t.Errorf("%s: %v", name, s)
+		}
+	}
+	if got := <-parent; len(got) != 1 || got[0] != "00-"+trace+"-"+hex.EncodeToString(spans.spans["worker.generate"].SpanId)+"-01" {
+		t.Errorf("the worker's parent is %v", got)
+	}
+	a := attributes(root)
+	if !strings.Contains(a[telemetry.KeyRequestID], "asked") || !strings.Contains(a[telemetry.KeyRequestModel], "tiny") {
+		t.Errorf("%v", a)
+	}
+	for name, s := range spans.spans {
+		if strings.Contains(s.String(), "secret") {
+			t.Errorf("%s has the text: %v", name, s)
+		}
+	}
+	if strings.Contains(metrics, "secret") {
+		t.Error("metrics have the text")
+	}
+}
