@@ -58,6 +58,13 @@ func (c *claims) add(d *decision) func() {
 	})
 }
 
+// open says whether any answer is awaited.
+func (c *claims) open() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.pending) > 0
+}
+
 func (c *claims) of(worker string) claim {
 	c.mu.Lock()
 	defer c.mu.Unlock()

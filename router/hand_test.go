@@ -294,7 +294,7 @@ func (w *hand) last(t *testing.T) *workerv1.GenerateRequest {
 func (h *house) drained() bool {
 	requests, tokens := h.router.queue.size()
 	running, _ := h.router.flights.running()
-	if requests+tokens+running > 0 || len(h.router.claims.pending) > 0 || h.node.View().Reservations > 0 {
+	if requests+tokens+running > 0 || h.router.claims.open() || h.node.View().Reservations > 0 {
 		return false
 	}
 	for _, w := range h.node.View().Workers {

@@ -77,21 +77,7 @@ func TestTelemetry(t *testing.T) {
 		t.Fatalf("%d %s", r.status, r.body)
 	}
 	h.post("/v1/completions", `{"model":"`+strings.Repeat("x", 50)+`","prompt":"hi"}`)
-	metrics := h.do("GET", "/metrics", "").body
-	for _, want := range []string{
-		`berth_requests_total{code="200",model="tiny",tenant="default"} 1`,
-		`berth_requests_total{code="404",model="other",tenant="default"} 1`,
-		`berth_refusals_total{code="model_not_found"} 1`,
-		`berth_queue_requests 0`, `berth_queue_tokens 0`, `berth_ledger_leader 1`, `berth_ledger_revision `,
-		`berth_kv_granted_pages{worker="w1"}`, `berth_kv_capacity_pages{worker="w1"} 200`,
-		`berth_queue_duration_seconds_count 1`, `berth_place_duration_seconds_count 1`, `berth_ledger_commit_duration_seconds_count 1`,
-		`gen_ai_server_request_duration_seconds_count`, `gen_ai_server_time_to_first_token_seconds_count`,
-		`gen_ai_server_time_per_output_token_seconds_count`, `gen_ai_token_type="output"`,
-	} {
-		if !strings.Contains(metrics, want) {
-			t.Errorf("no %s in\n%s", want, metrics)
-		}
-	}
+	checkMetrics(t, h.do("GET", "/metrics", "").body)
 	if err := tel.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -117,6 +103,24 @@ func TestTelemetry(t *testing.T) {
 	for name, s := range spans.spans {
 		if strings.Contains(s.String(), "secret") {
 			t.Errorf("%s has the text: %v", name, s)
+		}
+	}
+}
+
+func checkMetrics(t *testing.T, metrics string) {
+	t.Helper()
+	for _, want := range []string{
+		`berth_requests_total{code="200",model="tiny",tenant="default"} 1`,
+		`berth_requests_total{code="404",model="other",tenant="default"} 1`,
+		`berth_refusals_total{code="model_not_found"} 1`,
+		`berth_queue_requests 0`, `berth_queue_tokens 0`, `berth_ledger_leader 1`, `berth_ledger_revision `,
+		`berth_kv_granted_pages{worker="w1"}`, `berth_kv_capacity_pages{worker="w1"} 200`,
+		`berth_queue_duration_seconds_count 1`, `berth_place_duration_seconds_count 1`, `berth_ledger_commit_duration_seconds_count 1`,
+		`gen_ai_server_request_duration_seconds_count`, `gen_ai_server_time_to_first_token_seconds_count`,
+		`gen_ai_server_time_per_output_token_seconds_count`, `gen_ai_token_type="output"`,
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("no %s in\n%s", want, metrics)
 		}
 	}
 	if strings.Contains(metrics, "secret") {
