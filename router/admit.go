@@ -116,6 +116,9 @@ func (r *Router) enter(q *request, again bool) error {
 	if err := r.cfg.Ledger.Ready(); err != nil {
 		return noQuorum(err)
 	}
+	if len(r.candidates(r.cfg.Ledger.View(), q)) == 0 {
+		return noWorker(q.model, "none is attached and ready")
+	}
 	t, err := r.queue.join(q.model+"\x00"+q.card.print, len(q.prompt), r.cfg.Now())
 	q.ticket = t
 	return err
@@ -140,12 +143,8 @@ func (r *Router) awaitRoom(ctx, timer context.Context, q *request) (*decision, e
 				return &d, nil
 			case neverFits:
 				return nil, capacityExceeded(q, d)
-			case nowhere:
-				if !q.admitted {
-					return nil, noWorker(q.model, "none is attached and ready")
-				}
 			}
-			select {
+			select { // busy, or its workers are away for now
 			case <-changed:
 			case <-heard:
 			case <-timer.Done():

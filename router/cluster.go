@@ -53,6 +53,11 @@ func (c cluster) Attach(stream attachStream) error {
 	}
 	m := &member{name: register.Worker, incarnation: opened.Session, info: register.Info, replaced: make(chan struct{})}
 	c.cfg.Log.Info("worker attached", "worker", m.name, "incarnation", m.incarnation, "address", m.info.GetAddress())
+	release, err := c.conns.keep(m.info.GetAddress())
+	if err != nil {
+		c.cfg.Log.Warn("no connection", "worker", m.name, "error", err.Error())
+	}
+	defer release()
 	c.members.join(m)
 	blocks := c.prefixes.open(m.name)
 	err = rpcError(c.serveLine(ctx, stream, m, blocks))

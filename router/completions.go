@@ -56,6 +56,9 @@ func (r *Router) prepare(ctx context.Context, f *fields, chat bool) (*request, e
 	if f.fault != nil {
 		return nil, f.fault
 	}
+	if err := r.queue.crowded(r.cfg.Now()); err != nil {
+		return nil, err
+	}
 	_, span := r.trace.start(ctx, spanTokenize)
 	if chat {
 		q.prompt, err = readChat(f, k)

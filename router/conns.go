@@ -36,6 +36,17 @@ func (c *conns) use(address string) (*grpc.ClientConn, func(), error) {
 	return at.ClientConn, sync.OnceFunc(func() { c.release(address, at) }), nil
 }
 
+// keep holds the connection to a worker that has just attached, and tries at once if it was given up for a while.
+func (c *conns) keep(address string) (release func(), err error) {
+	cc, release, err := c.use(address)
+	if err != nil {
+		return func() {}, err
+	}
+	cc.ResetConnectBackoff()
+	cc.Connect()
+	return release, nil
+}
+
 func (c *conns) release(address string, at *conn) {
 	c.mu.Lock()
 	at.users--

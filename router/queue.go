@@ -39,13 +39,27 @@ func newQueue(requests, tokens int) *queue {
 func (q *queue) join(lane string, tokens int, now time.Time) (*ticket, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.requests >= q.maxRequests || q.requests > 0 && q.tokens+tokens > q.maxTokens {
-		return nil, q.full(tokens, now)
+	if err := q.refuses(tokens, now); err != nil {
+		return nil, err
 	}
 	q.arrivals++
 	t := &ticket{lane: lane, arrival: q.arrivals, tokens: tokens, since: now}
 	q.insert(t)
 	return t, nil
+}
+
+// crowded refuses what join would refuse whatever its prompt: before work is done for it.
+func (q *queue) crowded(now time.Time) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.refuses(0, now)
+}
+
+func (q *queue) refuses(tokens int, now time.Time) error {
+	if q.requests < q.maxRequests && (q.requests == 0 || q.tokens+tokens <= q.maxTokens) {
+		return nil
+	}
+	return q.full(tokens, now)
 }
 
 func (q *queue) full(tokens int, now time.Time) *Error {
