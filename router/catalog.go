@@ -139,7 +139,8 @@ func readCard(data []byte) (*card, error) {
 // readsParts finds templates that go through the parts of a message's content; the others want a string.
 var readsParts = regexp.MustCompile(`in\s+(message|msg|m)(\.content|\[['"]content['"]\])`)
 
-var errNoTemplate = errors.New("the model has no chat template: start its workers with --chat-template, or use /v1/completions")
+var errNoTemplate = errors.New(
+	"the model has no chat template: start its workers with --chat-template, or use /v1/completions")
 
 func newTemplate(source string, tok *tokenizer.Tokenizer) (*tokenizer.Template, error) {
 	if source == "" {

@@ -108,7 +108,10 @@ func (c cluster) submit(p *ledgerv1.Proposal) *answer {
 
 // serveLine runs the stream's two directions: this goroutine sends, another receives and ends with the stream.
 func (c cluster) serveLine(ctx context.Context, stream attachStream, m *member, blocks *blocks) error {
-	l := &line{cluster: c, stream: stream, member: m, blocks: blocks, answers: make(chan *answer, pipelined), resets: make(chan struct{}, 1)}
+	l := &line{
+		cluster: c, stream: stream, member: m, blocks: blocks,
+		answers: make(chan *answer, pipelined), resets: make(chan struct{}, 1),
+	}
 	heard := make(chan error, 1)
 	go func() { heard <- l.hear(ctx) }() // returns when gRPC ends the stream, which the return of Attach makes it do
 	return l.tell(ctx, heard)
@@ -178,7 +181,7 @@ func (l *line) tell(ctx context.Context, heard <-chan error) error {
 			newest, next = max(newest, next.result.GetRevision()), nil
 		case <-changed:
 		case <-l.resets:
-			if err := l.stream.Send(&workerv1.ToWorker{Kind: &workerv1.ToWorker_ResetCache{ResetCache: &workerv1.ResetCache{}}}); err != nil {
+			if err := l.stream.Send(resetMessage); err != nil {
 				return err
 			}
 		case err := <-heard:
@@ -214,6 +217,8 @@ func (l *line) cached(e *workerv1.CacheEvents) error {
 	}
 	return nil
 }
+
+var resetMessage = &workerv1.ToWorker{Kind: &workerv1.ToWorker_ResetCache{ResetCache: &workerv1.ResetCache{}}}
 
 func resultMessage(a *answer) *workerv1.ToWorker {
 	return &workerv1.ToWorker{Kind: &workerv1.ToWorker_Result{Result: &workerv1.ProposalResult{

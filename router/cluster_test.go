@@ -49,8 +49,11 @@ func TestProposalsInOrder(t *testing.T) { // R8
 func TestOrphansAreNoticed(t *testing.T) { // R2
 	h := open(t, nil)
 	w := h.hire("w1", nil)
-	result, err := h.router.cfg.Session.Do(t.Context(), &ledgerv1.Command{Kind: &ledgerv1.Command_Reserve{Reserve: &ledgerv1.Reserve{
-		Worker: "w1", Incarnation: w.session, ShareGroup: openGroup, Pages: 3, PagesMax: 3, Slots: 1}}})
+	reserve := &ledgerv1.Reserve{
+		Worker: "w1", Incarnation: w.session, ShareGroup: openGroup, Pages: 3, PagesMax: 3, Slots: 1,
+	}
+	command := &ledgerv1.Command{Kind: &ledgerv1.Command_Reserve{Reserve: reserve}}
+	result, err := h.router.cfg.Session.Do(t.Context(), command)
 	if err != nil || result.GetReserved() == nil {
 		t.Fatalf("%v, %v", result, err)
 	}
@@ -213,7 +216,8 @@ func TestClusterState(t *testing.T) {
 	h.operator("/admin/v1/cluster", 200, &c)
 	w := c.Workers[0]
 	if c.Leader != "r1" || c.Term == 0 || c.Revision == 0 || w.ID != "w1" || w.State != stateReady || w.Model != "tiny" ||
-		w.Pages.Total != 209 || w.Pages.OverheadLimit != 9 || w.Pages.Granted == 0 || w.Pages.Charged != 1 || w.Reservations != 1 ||
+		w.Pages.Total != 209 || w.Pages.OverheadLimit != 9 || w.Pages.Granted == 0 ||
+		w.Pages.Charged != 1 || w.Reservations != 1 ||
 		c.Tenants[0].Pages != w.Pages.Granted || c.Tenants[0].Running != 1 || c.Refusals["model_not_found"] != 1 {
 		t.Errorf("%+v", c)
 	}

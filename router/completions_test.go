@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
 	workerv1 "github.com/berthd/berth/api/worker/v1"
 )
 
@@ -94,7 +93,7 @@ func TestStopIsCounted(t *testing.T) {
 	w := h.hire("w1", nil)
 	ids := testCard().tok.Encode(nil, "one two three", false)
 	cut := make(chan struct{})
-	w.play = func(ctx context.Context, _ *workerv1.GenerateRequest, send func(...int32) error) (ledgerv1.FinishReason, error) {
+	w.play = func(ctx context.Context, _ *ask, send sender) (ending, error) {
 		if err := send(append(slices.Clone(ids), ids...)...); err != nil { // all in one message
 			return 0, err
 		}
@@ -193,7 +192,8 @@ func TestNoTemplate(t *testing.T) {
 		w.card, w.info.Card = data, print[:]
 	})
 	r := h.post("/v1/chat/completions", `{"model":"tiny","messages":[{"role":"user","content":"hi"}]}`)
-	if id, param := r.fault(t); r.status != 400 || id != "REQ-001" || param != "messages" || !strings.Contains(r.body, "--chat-template") {
+	id, param := r.fault(t)
+	if r.status != 400 || id != "REQ-001" || param != "messages" || !strings.Contains(r.body, "--chat-template") {
 		t.Errorf("%d %s", r.status, r.body)
 	}
 	if r := h.post("/v1/completions", `{"model":"tiny","prompt":"hi","max_tokens":1}`); r.status != 200 {
@@ -209,14 +209,17 @@ func TestTokenize(t *testing.T) {
 		{`{"model":"tiny","prompt":"Hello, world!"}`, "<bos>Hello, world!"},
 		{`{"prompt":"Hello, world!","add_special_tokens":false}`, "Hello, world!"},
 		{`{"model":"tiny","prompt":"<bos>hi"}`, "<bos>hi"}, // B47
-		{`{"model":"tiny","messages":[{"role":"user","content":"hi"}]}`, "<bos><start_of_turn>user\nhi<end_of_turn>\n<start_of_turn>model\n"},
-		{`{"model":"tiny","messages":[{"role":"user","content":"hi"}],"add_generation_prompt":false}`, "<bos><start_of_turn>user\nhi<end_of_turn>\n"},
+		{`{"model":"tiny","messages":[{"role":"user","content":"hi"}]}`,
+			"<bos><start_of_turn>user\nhi<end_of_turn>\n<start_of_turn>model\n"},
+		{`{"model":"tiny","messages":[{"role":"user","content":"hi"}],"add_generation_prompt":false}`,
+			"<bos><start_of_turn>user\nhi<end_of_turn>\n"},
 		{`{"model":"tiny","prompt":"","add_special_tokens":false}`, ""},
 	} {
 		m := h.post("/tokenize", c.body).json(t)
 		back := h.post("/detokenize", string(encode(map[string]any{"model": "tiny", "tokens": m["tokens"]}))).json(t)
 		want := tok.Encode(nil, c.text, true)
-		if m["count"] != float64(len(want)) || len(list(m["tokens"])) != len(want) || m["max_model_len"] != 256.0 || back["prompt"] != c.text {
+		if m["count"] != float64(len(want)) || len(list(m["tokens"])) != len(want) || m["max_model_len"] != 256.0 ||
+			back["prompt"] != c.text {
 			t.Errorf("%s: %v, back %v, want %q", c.body, m, back, c.text)
 		}
 	}

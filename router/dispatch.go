@@ -204,7 +204,8 @@ func (a *arrival) timed() {
 func (a *arrival) finished(f *workerv1.Finished) error {
 	reason, ok := reasonOf(f.Reason)
 	if !ok || int(f.OutputTokens) != a.usage.completion {
-		return workerLost(a.q.worker, fmt.Sprintf("it ended with %v after %d of %d tokens", f.Reason, a.usage.completion, f.OutputTokens))
+		why := fmt.Sprintf("it ended with %v after %d of %d tokens", f.Reason, a.usage.completion, f.OutputTokens)
+		return workerLost(a.q.worker, why)
 	}
 	a.usage.cached = int(f.CachedTokens)
 	if text := a.detok.end(); text != "" {

@@ -17,8 +17,8 @@
 //   - R1: a client that leaves, at any stage, leaves nothing behind: the place in the queue, the reservation and the
 //     worker's branch all go.
 //   - R2: what is reserved is dispatched or dropped, and after the first token nothing is dispatched twice.
-//   - R3: the text is the same streamed or not and whatever the tokens were grouped in, is always valid UTF-8, and never
-//     contains a part of the stop string that ended it.
+//   - R3: the text is the same streamed or not and whatever the tokens were grouped in, is always valid UTF-8, and
+//     never contains a part of the stop string that ended it.
 //   - R4: of one model, who came first is placed first; one model's queue never holds up another's.
 //   - R5: a worker is placed on only while its stream is up, its card is here and its incarnation lives.
 //   - R6: the prefix index never says more than the worker said, and its size is bounded.

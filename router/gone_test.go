@@ -10,9 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
-	workerv1 "github.com/berthd/berth/api/worker/v1"
 )
 
 // leave sends a request and closes its connection once it is where at says.
@@ -50,7 +47,7 @@ func TestClientLeaves(t *testing.T) { // R1
 			}
 			h.leave("/v1/completions", body, running(1)) // while it decodes
 			h.await("R1: a running request to go", h.drained)
-			w.play = func(ctx context.Context, _ *workerv1.GenerateRequest, _ func(...int32) error) (ledgerv1.FinishReason, error) {
+			w.play = func(ctx context.Context, _ *ask, _ sender) (ending, error) {
 				<-ctx.Done() // a long prefill
 				return 0, ctx.Err()
 			}
@@ -76,7 +73,8 @@ func TestClientLeaves(t *testing.T) { // R1
 func TestManyClientsLeave(t *testing.T) { // R1
 	h := open(t, nil)
 	h.hire("w1", func(w *hand) { w.info.Slots = 4 }).play = held(make(chan struct{}))
-	h.leave("/v1/completions", `{"model":"tiny","prompt":"hi","max_tokens":40}`, func() bool { n, _ := h.router.flights.running(); return n > 0 })
+	running := func() bool { n, _ := h.router.flights.running(); return n > 0 }
+	h.leave("/v1/completions", `{"model":"tiny","prompt":"hi","max_tokens":40}`, running)
 	h.await("the drain", h.drained)
 	h.http.Client().CloseIdleConnections()
 	before := runtime.NumGoroutine()
@@ -107,13 +105,13 @@ func TestManyClientsLeave(t *testing.T) { // R1
 func TestSlowReader(t *testing.T) { // R1
 	h := open(t, func(c *Config) { c.WriteTimeout = 200 * time.Millisecond })
 	w := h.hire("w1", func(w *hand) { w.info.MaxModelLen, w.info.Pages = 1<<20, 1<<20 })
-	w.play = func(_ context.Context, r *workerv1.GenerateRequest, send func(...int32) error) (ledgerv1.FinishReason, error) {
+	w.play = func(_ context.Context, r *ask, send sender) (ending, error) {
 		for range r.MaxTokens / 64 {
 			if err := send(make([]int32, 64)...); err != nil {
 				return 0, err
 			}
 		}
-		return ledgerv1.FinishReason_FINISH_REASON_LENGTH, nil
+		return endLength, nil
 	}
 	conn, err := net.Dial("tcp", strings.TrimPrefix(h.http.URL, "http://"))
 	if err != nil {
@@ -121,8 +119,8 @@ func TestSlowReader(t *testing.T) { // R1
 	}
 	defer conn.Close()
 	body := `{"model":"tiny","prompt":"hi","max_tokens":1000000,"stream":true,"return_token_ids":true}`
-	_, err = io.WriteString(conn, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: "+itoa(len(body))+"\r\n\r\n"+body)
-	if err != nil {
+	head := "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: " + itoa(len(body)) + "\r\n\r\n"
+	if _, err = io.WriteString(conn, head+body); err != nil {
 		t.Fatal(err)
 	}
 	h.await("the request to run", func() bool { n, _ := h.router.flights.running(); return n == 1 })
@@ -133,9 +131,9 @@ func TestSlowReader(t *testing.T) { // R1
 func TestHeadersComeAtOnce(t *testing.T) {
 	h := open(t, nil)
 	release := make(chan struct{})
-	h.hire("w1", nil).play = func(ctx context.Context, _ *workerv1.GenerateRequest, send func(...int32) error) (ledgerv1.FinishReason, error) {
+	h.hire("w1", nil).play = func(ctx context.Context, _ *ask, send sender) (ending, error) {
 		<-release
-		return ledgerv1.FinishReason_FINISH_REASON_LENGTH, send(700)
+		return endLength, send(700)
 	}
 	res, err := h.http.Client().Post(h.http.URL+"/v1/chat/completions", "application/json",
 		strings.NewReader(`{"model":"tiny","messages":[{"role":"user","content":"hi"}],"max_tokens":1,"stream":true}`))

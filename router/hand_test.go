@@ -13,8 +13,17 @@ import (
 	workerv1 "github.com/berthd/berth/api/worker/v1"
 )
 
+// Words of the wire that plays use often.
+type (
+	ask    = workerv1.GenerateRequest
+	ending = ledgerv1.FinishReason
+	sender = func(ids ...int32) error
+)
+
+const endLength = ledgerv1.FinishReason_FINISH_REASON_LENGTH
+
 // play is what a hand does with a request: it sends tokens, and says how the request ended.
-type play func(ctx context.Context, r *workerv1.GenerateRequest, send func(ids ...int32) error) (ledgerv1.FinishReason, error)
+type play func(ctx context.Context, r *ask, send sender) (ending, error)
 
 // hand is a worker that plays: it keeps to the wire and the ledger's rules, and makes tokens by script.
 type hand struct {
@@ -24,7 +33,7 @@ type hand struct {
 	info    *ledgerv1.WorkerInfo
 	card    []byte
 	play    play
-	refuse  func(*workerv1.GenerateRequest) error // before it is taken
+	refuse  func(*ask) error // before it is taken
 	unready string
 
 	out     chan *workerv1.FromWorker
@@ -40,34 +49,34 @@ type hand struct {
 	tombs    map[uint64]bool
 	held     map[uint64]bool
 	returned map[string]uint64
-	asked    []*workerv1.GenerateRequest
+	asked    []*ask
 	notices  []*workerv1.Notice
 	resets   int
 	order    []uint64 // sequences in the order of their results
 }
 
-func stopAfterMax(_ context.Context, r *workerv1.GenerateRequest, send func(ids ...int32) error) (ledgerv1.FinishReason, error) {
+func stopAfterMax(_ context.Context, r *ask, send sender) (ending, error) {
 	for i := range r.MaxTokens {
 		if err := send(700 + int32(i%40)); err != nil {
 			return 0, err
 		}
 	}
-	return ledgerv1.FinishReason_FINISH_REASON_LENGTH, nil
+	return endLength, nil
 }
 
 // says plays ids and then stops, at the end id if the request has one.
 func says(ids ...int32) play {
-	return func(_ context.Context, r *workerv1.GenerateRequest, send func(ids ...int32) error) (ledgerv1.FinishReason, error) {
+	return func(_ context.Context, r *ask, send sender) (ending, error) {
 		for i, id := range ids {
 			if uint32(i) == r.MaxTokens {
-				return ledgerv1.FinishReason_FINISH_REASON_LENGTH, nil
+				return endLength, nil
 			}
 			if err := send(id); err != nil {
 				return 0, err
 			}
 		}
 		if len(r.StopIds) == 0 {
-			return ledgerv1.FinishReason_FINISH_REASON_LENGTH, nil
+			return endLength, nil
 		}
 		return ledgerv1.FinishReason_FINISH_REASON_STOP, send(r.StopIds[len(r.StopIds)-1])
 	}
@@ -79,11 +88,14 @@ func (h *house) hire(name string, edit func(*hand)) *hand {
 	data, print := marshalCard(h.t, tinyCard())
 	w := &hand{
 		h: h, name: name, card: data, play: stopAfterMax, out: make(chan *workerv1.FromWorker, 4096),
-		results: map[uint64]chan *ledgerv1.Result{}, tombs: map[uint64]bool{}, held: map[uint64]bool{}, returned: map[string]uint64{},
+		results: map[uint64]chan *ledgerv1.Result{}, tombs: map[uint64]bool{}, held: map[uint64]bool{},
+		returned: map[string]uint64{},
 		info: &ledgerv1.WorkerInfo{
-			Address: "passthrough:///" + name, Models: []string{"tiny", "tiny-alias"}, ModelRevision: []byte("rev"), Numerics: "num",
-			Layout: "lay", Pages: 9 + 200, Slots: 8, MaxModelLen: 256, Card: print[:], Device: "test", Tp: 1,
-			Geometry: &ledgerv1.Geometry{BlockSize: 4, Windows: []uint32{0, 10}, StepsInFlight: 1, MaxBatchTokens: 24, PrefillsInStep: 3},
+			Address: "passthrough:///" + name, Models: []string{"tiny", "tiny-alias"}, ModelRevision: []byte("rev"),
+			Numerics: "num", Layout: "lay", Pages: 9 + 200, Slots: 8, MaxModelLen: 256, Card: print[:], Device: "test", Tp: 1,
+			Geometry: &ledgerv1.Geometry{
+				BlockSize: 4, Windows: []uint32{0, 10}, StepsInFlight: 1, MaxBatchTokens: 24, PrefillsInStep: 3,
+			},
 		},
 	}
 	if edit != nil {
@@ -156,7 +168,8 @@ func (w *hand) speak(ctx context.Context, stream workerv1.Cluster_AttachClient) 
 }
 
 func (w *hand) beat() {
-	w.out <- &workerv1.FromWorker{Kind: &workerv1.FromWorker_Heartbeat{Heartbeat: &workerv1.Heartbeat{Unready: w.unready, ChargedPages: 1}}}
+	beat := &workerv1.Heartbeat{Unready: w.unready, ChargedPages: 1}
+	w.out <- &workerv1.FromWorker{Kind: &workerv1.FromWorker_Heartbeat{Heartbeat: beat}}
 }
 
 // detach breaks the worker's line; the incarnation lives on.
@@ -185,7 +198,8 @@ func (w *hand) listen(m *workerv1.ToWorker) {
 		for _, id := range k.Notice.Orphans {
 			if !w.held[id] && !w.tombs[id] {
 				w.tombs[id] = true
-				w.proposeLocked(&ledgerv1.Command{Kind: &ledgerv1.Command_Tombstone{Tombstone: &ledgerv1.Tombstone{Reservation: id}}})
+				tomb := &ledgerv1.Tombstone{Reservation: id}
+				w.proposeLocked(&ledgerv1.Command{Kind: &ledgerv1.Command_Tombstone{Tombstone: tomb}})
 			}
 		}
 	case *workerv1.ToWorker_ResetCache:
@@ -220,7 +234,7 @@ func (w *hand) Card(_ *workerv1.CardRequest, s grpc.ServerStreamingServer[worker
 }
 
 // Generate implements worker.v1.Worker.
-func (w *hand) Generate(r *workerv1.GenerateRequest, s grpc.ServerStreamingServer[workerv1.GenerateReply]) error {
+func (w *hand) Generate(r *ask, s grpc.ServerStreamingServer[workerv1.GenerateReply]) error {
 	w.mu.Lock()
 	w.asked = append(w.asked, r)
 	tomb := w.tombs[r.Reservation] || r.Incarnation != w.session
@@ -235,7 +249,8 @@ func (w *hand) Generate(r *workerv1.GenerateRequest, s grpc.ServerStreamingServe
 		return err
 	}
 	w.held[r.Reservation] = true
-	claimed := w.proposeLocked(&ledgerv1.Command{Kind: &ledgerv1.Command_Claim{Claim: &ledgerv1.Claim{Reservation: r.Reservation, Attempt: r.Attempt}}})
+	claim := &ledgerv1.Claim{Reservation: r.Reservation, Attempt: r.Attempt}
+	claimed := w.proposeLocked(&ledgerv1.Command{Kind: &ledgerv1.Command_Claim{Claim: claim}})
 	w.mu.Unlock()
 	<-claimed
 	reason, sent, err := w.run(r, s)
@@ -251,7 +266,7 @@ func (w *hand) Generate(r *workerv1.GenerateRequest, s grpc.ServerStreamingServe
 	}}})
 }
 
-func (w *hand) run(r *workerv1.GenerateRequest, s grpc.ServerStreamingServer[workerv1.GenerateReply]) (ledgerv1.FinishReason, uint32, error) {
+func (w *hand) run(r *ask, s grpc.ServerStreamingServer[workerv1.GenerateReply]) (ending, uint32, error) {
 	started := &workerv1.Started{CachedTokens: 3}
 	if err := s.Send(&workerv1.GenerateReply{Kind: &workerv1.GenerateReply_Started{Started: started}}); err != nil {
 		return 0, 0, err
@@ -268,7 +283,7 @@ func (w *hand) run(r *workerv1.GenerateRequest, s grpc.ServerStreamingServer[wor
 	return reason, sent, err
 }
 
-func (w *hand) end(r *workerv1.GenerateRequest, reason ledgerv1.FinishReason) <-chan *ledgerv1.Result {
+func (w *hand) end(r *ask, reason ledgerv1.FinishReason) <-chan *ledgerv1.Result {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.held, r.Reservation)
@@ -280,7 +295,7 @@ func (w *hand) end(r *workerv1.GenerateRequest, reason ledgerv1.FinishReason) <-
 }
 
 // last is the newest request that the worker was asked.
-func (w *hand) last(t *testing.T) *workerv1.GenerateRequest {
+func (w *hand) last(t *testing.T) *ask {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -133,7 +133,10 @@ func open(t *testing.T, edit func(*Config)) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Config{ID: "r1", Ledger: h.node, Session: session, Dial: h.dial(), QueueTimeout: 20 * time.Second, ResumeTimeout: 5 * time.Second}
+	c := Config{
+		ID: "r1", Ledger: h.node, Session: session, Dial: h.dial(),
+		QueueTimeout: 20 * time.Second, ResumeTimeout: 5 * time.Second,
+	}
 	if testing.Verbose() {
 		c.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
@@ -174,7 +177,7 @@ func (h *house) await(what string, ok func() bool) {
 	}
 }
 
-// reply1 is an HTTP answer.
+// response is an HTTP answer.
 type response struct {
 	status int
 	header http.Header

@@ -146,16 +146,19 @@ func TestAcceptedRequests(t *testing.T) {
 			t.Errorf("%s: %d %s", c, r.status, r.body)
 		}
 	}
-	h.post("/v1/completions", `{"model":"tiny","prompt":"hi","temperature":0.5,"top_k":7,"top_p":1e-60,"min_p":0.25,"seed":-7,
-		"presence_penalty":1,"frequency_penalty":-1,"repetition_penalty":1.5,"logit_bias":{"5":-100},"max_tokens":9,"min_tokens":3,
+	h.post("/v1/completions", `{"model":"tiny","prompt":"hi","temperature":0.5,"top_k":7,"top_p":1e-60,"min_p":0.25,
+		"seed":-7,"presence_penalty":1,"frequency_penalty":-1,"repetition_penalty":1.5,"logit_bias":{"5":-100},
+		"max_tokens":9,"min_tokens":3,
 		"stop_token_ids":[7],"ignore_eos":true,"cache_salt":"s"}`)
 	g := w.last(t)
 	s := g.Sampling
-	if s.Temperature != 0.5 || s.TopK != 7 || s.TopP <= 0 || s.MinP != 0.25 || s.Seed != 1<<64-7 || s.PresencePenalty != 1 ||
+	if s.Temperature != 0.5 || s.TopK != 7 || s.TopP <= 0 || s.MinP != 0.25 || s.Seed != 1<<64-7 ||
+		s.PresencePenalty != 1 ||
 		s.FrequencyPenalty != -1 || s.RepetitionPenalty != 1.5 || s.LogitBias[5] != -100 {
 		t.Errorf("%v", s)
 	}
-	if g.MaxTokens != 9 || g.MinTokens != 3 || len(g.StopIds) != 1 || g.StopIds[0] != 7 || g.CacheSalt != "s" || g.ShareGroup != "default" {
+	if g.MaxTokens != 9 || g.MinTokens != 3 || len(g.StopIds) != 1 || g.StopIds[0] != 7 ||
+		g.CacheSalt != "s" || g.ShareGroup != "default" {
 		t.Errorf("%v", g)
 	}
 	h.post("/v1/completions", `{"model":"tiny","prompt":"hi"}`)

@@ -72,7 +72,10 @@ func place(candidates []candidate, n need) decision {
 	if len(candidates) == 0 {
 		return d
 	}
-	least := slices.MinFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.SlotsUsed, b.SlotsUsed) }).SlotsUsed
+	least := candidates[0].SlotsUsed
+	for _, c := range candidates {
+		least = min(least, c.SlotsUsed)
+	}
 	all := make([]scored, len(candidates))
 	d.Verdict = neverFits
 	for i, c := range candidates {

@@ -22,10 +22,16 @@ func TestPlace(t *testing.T) {
 	}{
 		{"nobody", nil, nowhere, ""},
 		{"the cached prefix", []candidate{on("a", nil), on("b", func(c *candidate) { c.Hit = 800 })}, placed, "b"},
-		{"the load outweighs the prefix", []candidate{on("a", nil), on("b", func(c *candidate) { c.Hit, c.SlotsUsed = 800, 4 })}, placed, "a"},
-		{"the load counts without hits", []candidate{on("a", func(c *candidate) { c.SlotsUsed = 1 }), on("b", nil)}, placed, "b"},
+		{"the load outweighs the prefix", []candidate{
+			on("a", nil), on("b", func(c *candidate) { c.Hit, c.SlotsUsed = 800, 4 }),
+		}, placed, "a"},
+		{"the load counts without hits", []candidate{
+			on("a", func(c *candidate) { c.SlotsUsed = 1 }), on("b", nil),
+		}, placed, "b"},
 		{"the pressure counts", []candidate{on("a", func(c *candidate) { c.Granted = 80 }), on("b", nil)}, placed, "b"},
-		{"not who waits", []candidate{on("a", func(c *candidate) { c.Waiters = 1 }), on("b", func(c *candidate) { c.SlotsUsed = 7 })}, placed, "b"},
+		{"not who waits", []candidate{
+			on("a", func(c *candidate) { c.Waiters = 1 }), on("b", func(c *candidate) { c.SlotsUsed = 7 }),
+		}, placed, "b"},
 		{"no pages", []candidate{on("a", func(c *candidate) { c.Granted = 91 })}, busy, ""},
 		{"exactly the pages", []candidate{on("a", func(c *candidate) { c.Granted = 90 })}, placed, "a"},
 		{"no slots", []candidate{on("a", func(c *candidate) { c.SlotsUsed = 8 })}, busy, ""},

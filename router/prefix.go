@@ -25,8 +25,8 @@ type blocks struct {
 	retired bool // the stream is gone: late events change nothing
 }
 
-// prefixes is the index of which worker can serve which block as a hit. A block that several workers have is counted for
-// each. When it is full, new blocks are not taken: to expect too little is safe (R6).
+// prefixes is the index of which worker can serve which block as a hit. A block that several workers have is counted
+// for each. When it is full, new blocks are not taken: to expect too little is safe (R6).
 type prefixes struct {
 	mu       sync.RWMutex
 	limit    int // entries
@@ -120,7 +120,8 @@ func (p *prefixes) set(b *blocks, name kvpool.Hash, s blockState) {
 }
 
 // hit is how many tokens of a prompt, whose whole blocks have the names in chain, the worker need not compute: the most
-// blocks for which every layer group has all pages that the next position reads. Chain leaves out the prompt's last token.
+// blocks for which every layer group has all pages that the next position reads. Chain leaves the prompt's last token
+// out.
 func (p *prefixes) hit(worker string, g kvpool.Geometry, chain []kvpool.Hash) int {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

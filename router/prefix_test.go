@@ -63,7 +63,8 @@ func TestHit(t *testing.T) {
 // windows of two sizes, which events do not tell apart.
 func TestHitAgainstPool(t *testing.T) {
 	for _, groups := range [][]kvpool.Group{
-		{{}}, {{}, {Kind: kvpool.Sliding, Window: 10}}, {{Kind: kvpool.Sliding, Window: 7}, {Kind: kvpool.Sliding, Window: 12}},
+		{{}}, {{}, {Kind: kvpool.Sliding, Window: 10}},
+		{{Kind: kvpool.Sliding, Window: 7}, {Kind: kvpool.Sliding, Window: 12}},
 	} {
 		g := kvpool.Geometry{BlockSize: 4, Groups: groups, StepsInFlight: 1, MaxBatchTokens: 64, PrefillsInStep: 1}
 		pool, err := kvpool.New(g, g.Overhead()+60)
@@ -74,7 +75,8 @@ func TestHitAgainstPool(t *testing.T) {
 		if err := pool.SetGrant(account, 60); err != nil {
 			t.Fatal(err)
 		}
-		view := &ledger.WorkerView{Geometry: g, Info: &ledgerv1.WorkerInfo{ModelRevision: []byte("r"), Numerics: "n", Layout: "l"}}
+		info := &ledgerv1.WorkerInfo{ModelRevision: []byte("r"), Numerics: "n", Layout: "l"}
+		view := &ledger.WorkerView{Geometry: g, Info: info}
 		hashKey := []byte("0123456789abcdef")
 		rng := rand.New(rand.NewPCG(7, uint64(len(groups))))
 		index := newPrefixes(1 << 20)
@@ -153,13 +155,16 @@ func TestChainsAreSharedByEqualWorkers(t *testing.T) {
 	prompt := make([]int32, 33)
 	c := newChains([]byte("k"), "g", "", prompt)
 	worker := func(revision string, block int) *ledger.WorkerView {
-		return &ledger.WorkerView{Geometry: kvpool.Geometry{BlockSize: block}, Info: &ledgerv1.WorkerInfo{ModelRevision: []byte(revision)}}
+		info := &ledgerv1.WorkerInfo{ModelRevision: []byte(revision)}
+		return &ledger.WorkerView{Geometry: kvpool.Geometry{BlockSize: block}, Info: info}
 	}
 	one, two := c.of(worker("r", 16)), c.of(worker("r", 16))
-	if len(one) != 2 || &one[0] != &two[0] || len(c.of(worker("r", 8))) != 4 || len(c.of(worker("s", 16))) != 2 || len(c.made) != 3 {
+	if len(one) != 2 || &one[0] != &two[0] || len(c.of(worker("r", 8))) != 4 ||
+		len(c.of(worker("s", 16))) != 2 || len(c.made) != 3 {
 		t.Errorf("%d names, %d ways", len(one), len(c.made))
 	}
-	if slices.Equal(one, c.of(worker("s", 16))) || slices.Equal(one, newChains([]byte("k"), "g", "s", prompt).of(worker("r", 16))) {
+	salted := newChains([]byte("k"), "g", "s", prompt).of(worker("r", 16))
+	if slices.Equal(one, c.of(worker("s", 16))) || slices.Equal(one, salted) {
 		t.Error("other weights or another salt have the same names")
 	}
 	if n := len(newChains(nil, "g", "", prompt[:32]).of(worker("r", 16))); n != 1 {

@@ -9,7 +9,8 @@ import (
 	"github.com/berthd/berth/model/tokenizer"
 )
 
-// readPrompt is the ids of a completion's prompt: one text, or one list of ids, each maybe as the only element of a list.
+// readPrompt is the ids of a completion's prompt: one text, or one list of ids, each maybe as the only one of a
+// list.
 func readPrompt(f *fields, k *card) ([]int32, error) {
 	raw, ok := f.get("prompt")
 	if !ok {
@@ -92,7 +93,8 @@ func renderChat(f *fields, k *card) (string, error) {
 
 // templateData are the names that a template gets from the router alone.
 var templateData = map[string]bool{
-	"tools": true, "documents": true, "messages": true, "add_generation_prompt": true, "bos_token": true, "eos_token": true,
+	"tools": true, "documents": true, "messages": true, "add_generation_prompt": true,
+	"bos_token": true, "eos_token": true,
 }
 
 func readTemplateArgs(f *fields) (map[string]any, error) {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// queue holds requests until they are admitted: a lane for each model, in the order of arrival (R4). Only the first of a
-// lane looks for room. A request that the ledger refuses after all takes its old place again.
+// queue holds requests until they are admitted: a lane for each model, in the order of arrival (R4). Only the first of
+// a lane looks for room. A request that the ledger refuses after all takes its old place again.
 type queue struct {
 	maxRequests, maxTokens int
 
@@ -70,7 +70,8 @@ func (q *queue) full(tokens int, now time.Time) *Error {
 		}
 	}
 	return &Error{kind: kindQueueFull, RetryAfter: max(time.Second, now.Sub(oldest)), Numbers: map[string]any{
-		"requests": q.requests, "requests_limit": q.maxRequests, "tokens": q.tokens, "tokens_limit": q.maxTokens, "need": tokens,
+		"requests": q.requests, "requests_limit": q.maxRequests, "tokens": q.tokens, "tokens_limit": q.maxTokens,
+		"need": tokens,
 	}, Message: fmt.Sprintf("too much work is waiting: %d of %d requests, %d of %d tokens; try again later",
 		q.requests, q.maxRequests, q.tokens, q.maxTokens)}
 }

@@ -58,7 +58,8 @@ func TestQueueBounds(t *testing.T) {
 		t.Errorf("a long prompt alone: %v", err)
 	}
 	var full *Error
-	if _, err := q.join("m", 1, now.Add(7*time.Second)); !errors.As(err, &full) || full.ID() != "QUE-001" || full.retryAfter() != "7" {
+	_, err = q.join("m", 1, now.Add(7*time.Second))
+	if !errors.As(err, &full) || full.ID() != "QUE-001" || full.retryAfter() != "7" {
 		t.Errorf("%v", err)
 	}
 	q.leave(big)

@@ -20,8 +20,8 @@ func capacityExceeded(q *request, d decision) *Error {
 func capacityError(prompt, maxTokens, alone int, pages, capacity uint64) *Error {
 	return &Error{kind: kindCapacity, Param: "max_tokens", Numbers: map[string]any{
 		"need_tokens": prompt + maxTokens, "capacity_tokens": alone, "need_pages": pages, "capacity_pages": capacity,
-	}, Message: fmt.Sprintf("%d prompt tokens and %d to generate need %d pages of KV memory, and no worker has more than %d "+
-		"(%d tokens): shorten the prompt or lower max_tokens", prompt, maxTokens, pages, capacity, alone)}
+	}, Message: fmt.Sprintf("%d prompt tokens and %d to generate need %d pages of KV memory, and no worker has more than "+
+		"%d (%d tokens): shorten the prompt or lower max_tokens", prompt, maxTokens, pages, capacity, alone)}
 }
 
 // tooLong is what a request hears that has waited as long as it may.
@@ -49,8 +49,8 @@ func (r *Router) tooLong(q *request, d *decision) error {
 	return &Error{kind: kindBusy, RetryAfter: release, Numbers: map[string]any{
 		"need": best.Pages, "capacity": best.Capacity, "granted": best.Granted, "reclaimable": reclaimable,
 		"slots": best.Slots, "slots_used": best.SlotsUsed, "earliest_release_s": release.Seconds(),
-	}, Message: fmt.Sprintf("the request fits, but there was no room for it within %v: it needs %d pages and %d of %d are "+
-		"granted (%d of %d slots); try again later", r.cfg.QueueTimeout, best.Pages, best.Granted, best.Capacity,
+	}, Message: fmt.Sprintf("the request fits, but there was no room for it within %v: it needs %d pages and %d of %d "+
+		"are granted (%d of %d slots); try again later", r.cfg.QueueTimeout, best.Pages, best.Granted, best.Capacity,
 		best.SlotsUsed, best.Slots)}
 }
 

@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
-	workerv1 "github.com/berthd/berth/api/worker/v1"
 	"github.com/berthd/berth/consensus"
 )
 
@@ -36,13 +35,13 @@ func (r response) retryAfter() bool {
 
 // held plays a request that runs until it is let go, after one token.
 func held(release <-chan struct{}) play {
-	return func(ctx context.Context, _ *workerv1.GenerateRequest, send func(...int32) error) (ledgerv1.FinishReason, error) {
+	return func(ctx context.Context, _ *ask, send sender) (ending, error) {
 		if err := send(700); err != nil {
 			return 0, err
 		}
 		select {
 		case <-release:
-			return ledgerv1.FinishReason_FINISH_REASON_LENGTH, nil
+			return endLength, nil
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		}
@@ -172,7 +171,7 @@ func TestNoQuorum(t *testing.T) {
 // KV-001 comes at once, with what is needed and what there is, in tokens and pages.
 func TestNeverFits(t *testing.T) {
 	h := open(t, nil)
-	h.hire("w1", func(w *hand) { w.info.Pages, w.info.MaxModelLen = 9+20, 1000 }) // 4 window pages, so 16 blocks: 64 tokens
+	h.hire("w1", func(w *hand) { w.info.Pages, w.info.MaxModelLen = 9+20, 1000 }) // 4 window pages, so 16 blocks
 	alone := aloneLimit(h.node.View().Worker("w1"))
 	r := h.post("/v1/completions", `{"model":"tiny","prompt":[5,6,7,8],"max_tokens":100}`)
 	b := r.berth(t)
@@ -202,7 +201,8 @@ func TestWaitsForRoom(t *testing.T) { // R4
 	h.await("the first to run", func() bool { n, _ := h.router.flights.running(); return n == 1 })
 	r := h.post("/v1/completions", body)
 	b := r.berth(t)
-	if r.status != 503 || b["id"] != "KV-002" || !r.retryAfter() || b["slots_used"] != 1.0 || b["need"] == 0.0 || b["granted"] == 0.0 {
+	if r.status != 503 || b["id"] != "KV-002" || !r.retryAfter() || b["slots_used"] != 1.0 ||
+		b["need"] == 0.0 || b["granted"] == 0.0 {
 		t.Errorf("%d %v %s", r.status, r.header, r.body)
 	}
 	waiting := []<-chan response{h.background("/v1/completions", body), h.background("/v1/completions", body)}
@@ -245,7 +245,7 @@ func TestOtherModelsAreNotHeldUp(t *testing.T) { // R4
 func TestRefusedDispatchGoesElsewhere(t *testing.T) { // R2
 	h := open(t, nil)
 	var refused atomic.Int32
-	no := func(*workerv1.GenerateRequest) error {
+	no := func(*ask) error {
 		if refused.Add(1) == 1 {
 			return status.Error(codes.FailedPrecondition, "not now")
 		}
@@ -263,7 +263,7 @@ func TestRefusedDispatchGoesElsewhere(t *testing.T) { // R2
 func TestNobodyTakesIt(t *testing.T) { // R2
 	h := open(t, nil)
 	h.hire("w1", func(w *hand) {
-		w.refuse = func(*workerv1.GenerateRequest) error { return status.Error(codes.Unavailable, "no") }
+		w.refuse = func(*ask) error { return status.Error(codes.Unavailable, "no") }
 	})
 	r := h.post("/v1/completions", `{"model":"tiny","prompt":"hi","max_tokens":3}`)
 	if id, _ := r.fault(t); r.status != 502 || id != "WRK-002" {
@@ -273,7 +273,7 @@ func TestNobodyTakesIt(t *testing.T) { // R2
 }
 
 // breaks plays two tokens and then a broken worker.
-func breaks(ctx context.Context, _ *workerv1.GenerateRequest, send func(...int32) error) (ledgerv1.FinishReason, error) {
+func breaks(ctx context.Context, _ *ask, send sender) (ending, error) {
 	if err := send(700, 701); err != nil {
 		return 0, err
 	}

@@ -112,7 +112,8 @@ func (q *request) bound(to reach) error {
 func contextExceeded(prompt, maxTokens, length int) *Error {
 	return &Error{kind: kindContext, Param: "max_tokens", Numbers: map[string]any{
 		"prompt_tokens": prompt, "max_tokens": maxTokens, "max_model_len": length,
-	}, Message: fmt.Sprintf("the model's length is %d tokens, and the request asks for %d: %d in the prompt and %d to generate",
+	}, Message: fmt.Sprintf("the model's length is %d tokens, and the request asks for %d: %d in the prompt and %d to "+
+		"generate",
 		length, prompt+maxTokens, prompt, maxTokens)}
 }
 

@@ -68,8 +68,8 @@ func (r *Router) RegisterRPC(s grpc.ServiceRegistrar) {
 	workerv1.RegisterClusterServer(s, cluster{Router: r})
 }
 
-// Run fetches the cards of workers that attach and cuts off fenced ones, until ctx ends or Close. Without it no model is
-// served.
+// Run fetches the cards of workers that attach and cuts off fenced ones, until ctx ends or Close. Without it no model
+// is served.
 func (r *Router) Run(ctx context.Context) error {
 	r.runs.Add(1)
 	defer r.runs.Done()

@@ -101,7 +101,8 @@ func unhex(s []byte) (v int) {
 	return v
 }
 
-// scan shows every string literal of a body, with the member of the outer object that it is in or, if isName is set, names.
+// scan shows every string literal of a body, with the member of the outer object that it is in or, if isName is set,
+// names.
 func scan(data []byte, show func(at, end int, member string, isName bool)) {
 	depth, member, awaited := 0, "", false
 	for at := 0; at < len(data); at++ {

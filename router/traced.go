@@ -76,7 +76,8 @@ func (t *traces) placed(ctx context.Context, from, to time.Time, d *decision) {
 func (s span) generated(res *reservation, a *arrival) {
 	s.SetAttributes(
 		attribute.String(telemetry.KeyWorker, res.worker), attribute.Int64(telemetry.KeyPages, int64(res.in.Pages)),
-		attribute.Int(telemetry.KeyCachedTokens, a.usage.cached), attribute.Int(telemetry.KeyOutputTokens, a.usage.completion),
+		attribute.Int(telemetry.KeyCachedTokens, a.usage.cached),
+		attribute.Int(telemetry.KeyOutputTokens, a.usage.completion),
 	)
 }
 
@@ -151,15 +152,18 @@ func (r *Router) finish(ctx context.Context, s trace.Span, rec *record, status i
 	if knownModel(r.cfg.Ledger.View(), rec.model) {
 		model = rec.model
 	}
-	s.SetAttributes(attribute.String(telemetry.KeyRequestModel, model), attribute.Int(telemetry.KeyInputTokens, rec.prompt),
+	s.SetAttributes(
+		attribute.String(telemetry.KeyRequestModel, model), attribute.Int(telemetry.KeyInputTokens, rec.prompt),
 		attribute.Int("http.response.status_code", status))
 	if rec.fault != nil && !gone {
 		s.SetStatus(codes.Error, asError(rec.fault).Code())
 		s.SetAttributes(attribute.String(telemetry.KeyErrorID, asError(rec.fault).ID()))
 	}
 	if rec.reason != "" {
-		s.SetAttributes(attribute.String(telemetry.KeyModel, model), attribute.StringSlice(telemetry.KeyFinish, []string{rec.reason}),
-			attribute.Int(telemetry.KeyOutputTokens, rec.usage.completion), attribute.Int(telemetry.KeyCacheRead, rec.usage.cached))
+		s.SetAttributes(attribute.String(telemetry.KeyModel, model),
+			attribute.StringSlice(telemetry.KeyFinish, []string{rec.reason}),
+			attribute.Int(telemetry.KeyOutputTokens, rec.usage.completion),
+			attribute.Int(telemetry.KeyCacheRead, rec.usage.cached))
 	}
 	r.trace.requests.Add(ctx, 1, metric.WithAttributes(attribute.String("tenant", openTenant),
 		attribute.String("model", model), attribute.String("code", strconv.Itoa(status))))
@@ -218,7 +222,8 @@ func newTraces(r *Router) (*traces, error) {
 	seconds(&t.requestSeconds, telemetry.MetricRequestDuration, telemetry.DurationBuckets)
 	seconds(&t.firstSeconds, telemetry.MetricFirstToken, telemetry.FirstBuckets)
 	seconds(&t.tokenSeconds, telemetry.MetricPerToken, telemetry.PerTokenBuckets)
-	tokens, err := meter.Int64Histogram(telemetry.MetricTokenUsage, metric.WithExplicitBucketBoundaries(telemetry.TokenBuckets...))
+	tokens, err := meter.Int64Histogram(telemetry.MetricTokenUsage,
+		metric.WithExplicitBucketBoundaries(telemetry.TokenBuckets...))
 	t.tokens, faults = tokens, append(faults, err)
 	t.gauges, err = observe(meter, r)
 	return t, errors.Join(append(faults, err)...)

@@ -13,8 +13,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
-	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
-	workerv1 "github.com/berthd/berth/api/worker/v1"
 	"github.com/berthd/berth/telemetry"
 )
 
@@ -26,7 +24,9 @@ type receiver struct {
 }
 
 // Export implements the OTLP receiver.
-func (r *receiver) Export(_ context.Context, m *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
+func (r *receiver) Export(
+	_ context.Context, m *collector.ExportTraceServiceRequest,
+) (*collector.ExportTraceServiceResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, rs := range m.ResourceSpans {
@@ -58,14 +58,15 @@ func TestTelemetry(t *testing.T) {
 	collector.RegisterTraceServiceServer(server, spans)
 	go server.Serve(l)
 	defer server.Stop()
-	tel, err := telemetry.Setup(t.Context(), telemetry.Config{Service: "berth-router", Instance: "r1", OTLP: l.Addr().String()})
+	to := telemetry.Config{Service: "berth-router", Instance: "r1", OTLP: l.Addr().String()}
+	tel, err := telemetry.Setup(t.Context(), to)
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := open(t, func(c *Config) { c.Metrics = tel.Metrics() })
 	parent := make(chan []string, 1)
 	ids := testCard().tok.Encode(nil, "secret answer", false)
-	h.hire("w1", nil).play = func(ctx context.Context, r *workerv1.GenerateRequest, send func(...int32) error) (ledgerv1.FinishReason, error) {
+	h.hire("w1", nil).play = func(ctx context.Context, r *ask, send sender) (ending, error) {
 		md, _ := metadata.FromIncomingContext(ctx)
 		parent <- md.Get("traceparent")
 		return says(ids...)(ctx, r, send)
@@ -84,7 +85,8 @@ func TestTelemetry(t *testing.T) {
 	spans.mu.Lock()
 	defer spans.mu.Unlock()
 	root := spans.spans["POST /v1/chat/completions"]
-	if root == nil || hex.EncodeToString(root.TraceId) != trace || hex.EncodeToString(root.ParentSpanId) != "b7ad6b7169203331" {
+	if root == nil || hex.EncodeToString(root.TraceId) != trace ||
+		hex.EncodeToString(root.ParentSpanId) != "b7ad6b7169203331" {
 		t.Fatalf("server span: %v", root)
 	}
 	for _, name := range []string{"router.tokenize", "router.queue", "router.place", "ledger.reserve", "worker.generate"} {
@@ -93,7 +95,8 @@ func TestTelemetry(t *testing.T) {
 			t.Errorf("%s: %v", name, s)
 		}
 	}
-	if got := <-parent; len(got) != 1 || got[0] != "00-"+trace+"-"+hex.EncodeToString(spans.spans["worker.generate"].SpanId)+"-01" {
+	want := "00-" + trace + "-" + hex.EncodeToString(spans.spans["worker.generate"].SpanId) + "-01"
+	if got := <-parent; len(got) != 1 || got[0] != want {
 		t.Errorf("the worker's parent is %v", got)
 	}
 	a := attributes(root)
@@ -115,7 +118,8 @@ func checkMetrics(t *testing.T, metrics string) {
 		`berth_refusals_total{code="model_not_found"} 1`,
 		`berth_queue_requests 0`, `berth_queue_tokens 0`, `berth_ledger_leader 1`, `berth_ledger_revision `,
 		`berth_kv_granted_pages{worker="w1"}`, `berth_kv_capacity_pages{worker="w1"} 200`,
-		`berth_queue_duration_seconds_count 1`, `berth_place_duration_seconds_count 1`, `berth_ledger_commit_duration_seconds_count 1`,
+		`berth_queue_duration_seconds_count 1`, `berth_place_duration_seconds_count 1`,
+		`berth_ledger_commit_duration_seconds_count 1`,
 		`gen_ai_server_request_duration_seconds_count`, `gen_ai_server_time_to_first_token_seconds_count`,
 		`gen_ai_server_time_per_output_token_seconds_count`, `gen_ai_token_type="output"`,
 	} {
