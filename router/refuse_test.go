@@ -333,3 +333,60 @@ func TestFencedWorkerIsCutOff(t *testing.T) {
 		t.Errorf("%d %s", r.status, r.body)
 	}
 }
+
+// Who waits when its model's only worker goes for a moment is served when it is back; who comes meanwhile hears so.
+func TestWaitingOutlivesAnAbsence(t *testing.T) { // R4, R5
+	h := open(t, nil)
+	release := make(chan struct{})
+	w := h.hire("w1", func(w *hand) { w.info.Slots = 1 })
+	w.play = held(release)
+	body := `{"model":"tiny","prompt":"hi","max_tokens":2}`
+	first := h.background("/v1/completions", body)
+	h.await("the first to run", func() bool { _, tokens := h.router.flights.running(); return tokens == 1 })
+	second := h.background("/v1/completions", body)
+	h.await("the second to wait", func() bool { n, _ := h.router.queue.size(); return n == 1 })
+	w.detach()
+	h.await("the worker to be gone", func() bool { return len(h.router.members.snapshot()) == 0 })
+	if id, _ := h.post("/v1/completions", body).fault(t); id != "WRK-001" {
+		t.Errorf("R5: %s", id)
+	}
+	if n, _ := h.router.flights.running(); n != 1 {
+		t.Error("what ran was cut with the worker's line")
+	}
+	w.attach()
+	close(release)
+	for _, c := range []<-chan response{first, second} {
+		if r := <-c; r.status != 200 {
+			t.Errorf("%d %s", r.status, r.body)
+		}
+	}
+	h.await("the drain", h.drained)
+}
+
+// All that goes to a worker shares one connection, which goes with the worker.
+func TestOneConnection(t *testing.T) {
+	h := open(t, nil)
+	w := h.hire("w1", nil)
+	users := func() (n int) {
+		h.router.conns.mu.Lock()
+		defer h.router.conns.mu.Unlock()
+		for _, c := range h.router.conns.open {
+			n += c.users
+		}
+		return n
+	}
+	h.await("the card's fetch to end", func() bool { return users() == 1 })
+	h.router.conns.mu.Lock()
+	before := h.router.conns.open[w.info.Address]
+	h.router.conns.mu.Unlock()
+	for range 3 {
+		h.post("/v1/completions", `{"model":"tiny","prompt":"hi","max_tokens":2}`)
+	}
+	h.router.conns.mu.Lock()
+	if h.router.conns.open[w.info.Address] != before {
+		t.Error("another connection")
+	}
+	h.router.conns.mu.Unlock()
+	w.detach()
+	h.await("the connection to be closed", func() bool { return users() == 0 })
+}

@@ -145,8 +145,11 @@ func (r *Router) finish(ctx context.Context, s trace.Span, rec *record, status i
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	gone := status == 0 || errors.Is(rec.fault, errGone)
-	if gone {
+	switch {
+	case gone:
 		status = statusGone
+	case rec.fault != nil:
+		status = asError(rec.fault).Status() // a stream that broke off had begun well
 	}
 	model := "other"
 	if knownModel(r.cfg.Ledger.View(), rec.model) {
