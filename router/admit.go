@@ -32,8 +32,8 @@ type reservation struct {
 	in      candidate
 }
 
-// claims are the reservations that this router has asked for and has no answer to, by worker: the view does not show
-// them yet, and whoever is placed next must.
+// claims are the reservations that this router has asked for and has no answer to, by worker: the view may not show
+// them yet, and whoever is placed next must know. For a moment both do, which errs to the safe side.
 type claims struct {
 	mu      sync.Mutex
 	pending map[string]claim

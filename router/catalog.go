@@ -27,12 +27,12 @@ const (
 
 // card is what turns text into a model's tokens and back. It never changes.
 type card struct {
-	print      string // fingerprint
-	tok        *tokenizer.Tokenizer
-	template   *tokenizer.Template // nil: chats are refused
-	partsAsIs  bool                // the template reads lists of parts itself
-	end        []int32             // ids that end a generation
-	templateNo string              // why there is no template
+	print         string // fingerprint
+	tok           *tokenizer.Tokenizer
+	template      *tokenizer.Template // nil: chats are refused
+	partsAsIs     bool                // the template reads lists of parts itself
+	end           []int32             // ids that end a generation
+	templateFault string              // why there is no template
 }
 
 // catalog remembers cards by fingerprint.
@@ -130,7 +130,7 @@ func readCard(data []byte) (*card, error) {
 	k := &card{print: string(sum[:]), tok: tok, end: spec.End}
 	k.template, err = newTemplate(m.ChatTemplate, tok)
 	if err != nil {
-		k.templateNo = err.Error()
+		k.templateFault = err.Error()
 	}
 	k.partsAsIs = readsParts.MatchString(m.ChatTemplate)
 	return k, nil

@@ -250,7 +250,7 @@ func TestBurstIsSpread(t *testing.T) {
 	h.await("the burst to run", func() bool { _, tokens := h.router.flights.running(); return tokens == 40 })
 	for _, w := range workers {
 		w.mu.Lock()
-		if len(w.asked) != 10 {
+		if n := len(w.asked); n < 8 || n > 12 { // between answer and hearing a claim counts twice
 			t.Errorf("%s has %d", w.name, len(w.asked))
 		}
 		w.mu.Unlock()

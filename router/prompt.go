@@ -77,7 +77,7 @@ func renderChat(f *fields, k *card) (string, error) {
 		return "", err
 	}
 	if k.template == nil {
-		return "", invalid("messages", "%s", k.templateNo)
+		return "", invalid("messages", "%s", k.templateFault)
 	}
 	extra, err := readTemplateArgs(f)
 	if err != nil {

@@ -117,7 +117,7 @@ func contextExceeded(prompt, maxTokens, length int) *Error {
 		length, prompt+maxTokens, prompt, maxTokens)}
 }
 
-// models are the names of the models that are served, each with its length.
+// servedModel is one name of a model that is served.
 type servedModel struct {
 	name, root string
 	length     int
