@@ -10,13 +10,13 @@ type account struct {
 	group    string
 	id       kvpool.AccountID
 	key      kvpool.Key
-	taken    uint64 // pages of reservations that arrived
-	grown    uint64 // pages that waiters and growths were served, as the ledger says
-	returned uint64 // pages given back
-	told     uint64 // of returned, what a proposal has carried
-	short    bool   // in this step's schedule: a branch of it wants pages
-	soon     int    // pages that its branches will want within a block
-	asking   bool   // a growth of one of its branches is under way
+	taken    uint64  // pages of reservations that arrived
+	grown    uint64  // pages that waiters and growths were served, as the ledger says
+	returned uint64  // pages given back
+	told     uint64  // of returned, what a proposal has carried
+	short    *branch // in this step's schedule: the first of its branches that wants pages, nil if none
+	soon     int     // pages that its branches will want within a block
+	asking   bool    // a growth of one of its branches is under way
 }
 
 // grant is what the account may charge (W2).

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"fmt"
 	"slices"
 
 	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
@@ -16,27 +17,36 @@ func (e *engine) askGrowth() {
 	}
 	for _, b := range e.sched.branches {
 		need := b.short
-		if need == 0 && b.holds && b.account.soon > 0 && !b.account.short && !b.account.asking {
-			need = b.account.soon
+		if need == 0 && b.holds && b.account.soon > 0 && b.account.short == nil && !b.account.asking {
+			need = min(b.account.soon, e.left(b))
 		}
-		if need == 0 || b.growth != growthNone && need <= b.asked {
-			continue
+		if need > 0 && (b.growth == growthNone || b.growth == growthWaiting && need > b.asked) {
+			e.grow(b, need)
 		}
-		e.grow(b, need)
 	}
 }
 
-// grow asks the ledger for pages: all or nothing, and as much again if nobody waits for it.
+// left is the pages that the branch may yet need beyond those of the tokens that it has.
+func (e *engine) left(b *branch) int {
+	g := e.pool.Geometry()
+	return g.Demand(b.resume.Prompt+b.limits.maxTokens).Pages - g.Demand(len(b.resume.Tokens)).Pages
+}
+
+// grow asks the ledger for pages: all or nothing, and as much again if nobody waits for it. The branch asks nothing else
+// before the answer has come. A refusal says that the branch cannot go on, now or later.
 func (e *engine) grow(b *branch, need int) {
 	b.growth, b.asked, b.account.asking = growthAsked, need, true
-	left := e.pool.Geometry().Demand(b.resume.Prompt+b.limits.maxTokens).Pages - e.pool.Geometry().Demand(len(b.resume.Tokens)).Pages
-	cmd := &ledgerv1.Grow{Reservation: b.reservation, Need: uint64(need), Want: uint64(max(0, min(need, left-need)))}
+	cmd := &ledgerv1.Grow{Reservation: b.reservation, Need: uint64(need), Want: uint64(max(0, min(need, e.left(b)-need)))}
 	e.line.propose(&ledgerv1.Command{Kind: &ledgerv1.Command_Grow{Grow: cmd}}, func(e *engine, r *ledgerv1.Result) {
 		if e.byID[cmd.Reservation] != b || b.growth != growthAsked {
 			return
 		}
+		if why := r.GetRefusal(); why != nil {
+			e.end(b, ledgerv1.FinishReason_FINISH_REASON_ERROR, fmt.Errorf("grow by %d pages: %s", need, why.Message))
+			return
+		}
 		b.growth, b.growRev = growthWaiting, r.Revision
-		if g := r.GetGrown(); g == nil || g.Served {
+		if r.GetGrown().GetServed() {
 			b.growth = growthServed
 		}
 		e.settleGrowth(b)

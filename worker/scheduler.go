@@ -42,7 +42,7 @@ func (s *scheduler) schedule() []*branch {
 	s.planned = s.planned[:0]
 	left, prefills := s.budget, s.prefills
 	for _, b := range s.branches {
-		b.chunk, b.short, b.account.short = 0, 0, false
+		b.chunk, b.short, b.account.short = 0, 0, nil
 	}
 	for _, b := range s.branches {
 		if b.holds && b.remaining(s.pool) == 1 && left > 0 && s.plan(b, 1) {
@@ -81,7 +81,7 @@ func (s *scheduler) plan(b *branch, n int) bool {
 // start puts the branch on the longest prefix that the cache has, if its account has room for all of its tokens: what
 // starts is not stopped by its own prompt.
 func (s *scheduler) start(b *branch) bool {
-	if b.account.short {
+	if first := b.account.short; first != nil && first.key.compare(b.key) < 0 {
 		return false
 	}
 	if _, err := s.pool.Match(b.pool, b.resume.Tokens); err != nil {
@@ -98,7 +98,12 @@ func (s *scheduler) start(b *branch) bool {
 }
 
 // lack notes that the branch wants pages that its account has no room for.
-func (s *scheduler) lack(b *branch, pages int) { b.short, b.account.short = max(1, pages), true }
+func (s *scheduler) lack(b *branch, pages int) {
+	b.short = max(1, pages)
+	if first := b.account.short; first == nil || b.key.compare(first.key) < 0 {
+		b.account.short = b
+	}
+}
 
 // shortfall is the pages that an allocation lacked. Only the branch's own account may be short: the overhead is sized
 // for every step that a plan can be.
