@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -58,12 +59,11 @@ func (l *line) propose(c *ledgerv1.Command, result func(*engine, *ledgerv1.Resul
 	l.nudge()
 }
 
+// maxBlocks bounds the block events of one message, far below what a gRPC message may hold.
+const maxBlocks = 16384
+
 // cache queues cache events; a reset makes those before it pointless.
 func (l *line) cache(events []kvpool.Event, reset bool) {
-	msg := &workerv1.CacheEvents{Reset_: reset, Blocks: make([]*workerv1.BlockEvent, len(events))}
-	for i, e := range events {
-		msg.Blocks[i] = &workerv1.BlockEvent{Hash: e.Name[:], Full: e.Full, Window: e.Window}
-	}
 	l.mu.Lock()
 	defer l.nudge()
 	defer l.mu.Unlock()
@@ -73,9 +73,21 @@ func (l *line) cache(events []kvpool.Event, reset bool) {
 	if reset {
 		l.events = nil
 	}
-	l.evSeq++
-	msg.Sequence = l.evSeq
-	l.events = append(l.events, msg)
+	events = slices.Clone(events) // names are sent later, the caller's slice is used again
+	for first := true; first || len(events) > 0; first = false {
+		n := min(maxBlocks, len(events))
+		l.evSeq++
+		l.events = append(l.events, cacheMessage(l.evSeq, reset && first, events[:n]))
+		events = events[n:]
+	}
+}
+
+func cacheMessage(sequence uint64, reset bool, events []kvpool.Event) *workerv1.CacheEvents {
+	m := &workerv1.CacheEvents{Sequence: sequence, Reset_: reset, Blocks: make([]*workerv1.BlockEvent, len(events))}
+	for i := range events {
+		m.Blocks[i] = &workerv1.BlockEvent{Hash: events[i].Name[:], Full: events[i].Full, Window: events[i].Window}
+	}
+	return m
 }
 
 // beatSoon sends a heartbeat without waiting for its time: what it carries has changed for good.
