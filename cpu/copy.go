@@ -26,6 +26,7 @@ func copyWeights(m *model.Model) *model.Model {
 			FFNNorm: own(l.FFNNorm), PostFFNNorm: own(l.PostFFNNorm),
 			QNorm: own(l.QNorm), KNorm: own(l.KNorm),
 			Q: own(l.Q), K: own(l.K), V: own(l.V), O: own(l.O),
+			QBias: own(l.QBias), KBias: own(l.KBias), VBias: own(l.VBias),
 			Gate: own(l.Gate), Up: own(l.Up), Down: own(l.Down),
 		})
 	}

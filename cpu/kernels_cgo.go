@@ -174,7 +174,7 @@ func (k *kernels) embed(t, _ int) {
 		l := &k.d.Layers[i]
 		if !done[l.Kind] {
 			done[l.Kind] = true
-			rotation(l.RopeBase, l.RopeScale, k.d.HeadDim, k.batch.pos[t], k.cos[l.Kind][t*half:], k.sin[l.Kind][t*half:])
+			rotation(l, k.d.HeadDim, k.batch.pos[t], k.cos[l.Kind][t*half:], k.sin[l.Kind][t*half:])
 		}
 	}
 }
@@ -200,9 +200,14 @@ func (k *kernels) quantise(t int, x unsafe.Pointer, cols int, f *formats) {
 	}
 }
 
-// rotateStore norms and rotates token t's queries and keys, and writes keys and values to their page.
+// rotateStore adds biases, norms and rotates token t's queries and keys, and writes keys and values to their page.
 func (k *kernels) rotateStore(t, _ int) {
 	w, l, d := &k.layers[k.layer], &k.d.Layers[k.layer], &k.d
+	if w.qBias != nil {
+		addVector(at(k.q, t*k.ldQ), w.qBias, d.Heads*d.HeadDim)
+		addVector(at(k.k, t*k.ldKV), w.kBias, d.KVHeads*d.HeadDim)
+		addVector(at(k.v, t*k.ldKV), w.vBias, d.KVHeads*d.HeadDim)
+	}
 	place := k.device.pages.layout.Places[k.layer]
 	half := d.HeadDim / 2
 	cos, sin := at(k.cos[l.Kind], t*half), at(k.sin[l.Kind], t*half)

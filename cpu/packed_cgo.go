@@ -90,6 +90,7 @@ func (p *packer) vector(t *model.Tensor) unsafe.Pointer {
 // packedLayer is model.LayerWeights in the device's layout.
 type packedLayer struct {
 	attnNorm, postAttnNorm, ffnNorm, postFFNNorm, qNorm, kNorm unsafe.Pointer
+	qBias, kBias, vBias                                        unsafe.Pointer
 
 	q, k, v, o, gate, up, down packed
 }
@@ -99,6 +100,7 @@ func (p *packer) layer(w *model.LayerWeights) packedLayer {
 		attnNorm: p.vector(w.AttnNorm), postAttnNorm: p.vector(w.PostAttnNorm),
 		ffnNorm: p.vector(w.FFNNorm), postFFNNorm: p.vector(w.PostFFNNorm),
 		qNorm: p.vector(w.QNorm), kNorm: p.vector(w.KNorm),
+		qBias: p.vector(w.QBias), kBias: p.vector(w.KBias), vBias: p.vector(w.VBias),
 		q: p.matrix(w.Q), k: p.matrix(w.K), v: p.matrix(w.V), o: p.matrix(w.O),
 		gate: p.matrix(w.Gate), up: p.matrix(w.Up), down: p.matrix(w.Down),
 	}

@@ -56,6 +56,9 @@ func (r *reference) forward(b *batch) {
 		r.multiply(w.Q, r.h, r.q, n)
 		r.multiply(w.K, r.h, r.k, n)
 		r.multiply(w.V, r.h, r.v, n)
+		addBias(r.q, w.QBias, n)
+		addBias(r.k, w.KBias, n)
+		addBias(r.v, w.VBias, n)
 		r.norm(r.q, r.q, w.QNorm, n*m.Heads, m.HeadDim)
 		r.norm(r.k, r.k, w.KNorm, n*m.KVHeads, m.HeadDim)
 		r.attention(i)
@@ -135,6 +138,18 @@ func (r *reference) multiplyRows(chunk, worker int) {
 			}
 			op.out[t*op.stride+row] = sum
 		}
+	}
+}
+
+// addBias adds w to each of n vectors; a nil w leaves them as they are.
+func addBias(x []float32, w *model.Tensor, n int) {
+	if w == nil {
+		return
+	}
+	bias := make([]float32, w.Cols())
+	model.Dequantise(w.Type, w.Data, bias)
+	for t := range n {
+		add(x[t*len(bias):], bias, len(bias))
 	}
 }
 

@@ -22,7 +22,7 @@ func (r *reference) attention(layer int) {
 	half := m.HeadDim / 2
 	cos, sin := make([]float32, half), make([]float32, half)
 	for t, pos := range b.pos {
-		rotation(r.att.layer.RopeBase, r.att.layer.RopeScale, m.HeadDim, pos, cos, sin)
+		rotation(&r.att.layer, m.HeadDim, pos, cos, sin)
 		for h := range m.Heads {
 			rotate(r.q[(t*m.Heads+h)*m.HeadDim:][:m.HeadDim], cos, sin)
 		}

@@ -71,7 +71,7 @@ func TestRopeKernel(t *testing.T) {
 	needKernels(t)
 	for _, n := range []int{16, 32, 64, 128, 256} {
 		cos, sin := make([]float32, n/2), make([]float32, n/2)
-		rotation(10000, 0.5, n, 1234, cos, sin)
+		rotation(&model.Layer{RopeBase: 10000, RopeScale: 0.5}, n, 1234, cos, sin)
 		got := normals(n, 4)
 		want := append([]float32(nil), got...)
 		rope(pointer(got), pointer(cos), pointer(sin), n)

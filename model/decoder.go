@@ -28,10 +28,11 @@ type Decoder struct {
 type Layer struct {
 	Kind   kvpool.Kind
 	Window int // positions, 0 for full attention
-	// RopeBase and RopeScale give the angle of pair i at a position: RopeScale · position · RopeBase^(−2i/HeadDim).
-	// Pair i is elements i and i + HeadDim/2.
-	RopeBase  float64
-	RopeScale float64
+	// The angle of pair i at a position is RopeScale · position · RopeBase^(−2i/HeadDim) / RopeFactors[i]. Pair i is
+	// elements i and i + HeadDim/2.
+	RopeBase    float64
+	RopeScale   float64
+	RopeFactors []float32 // [HeadDim/2], nil for ones
 }
 
 // scaleFor62 is the one model whose query scale stands in no key: Gemma 3 27B (62 layers) divides by √(hidden/heads),
@@ -75,6 +76,12 @@ func (k *keyReader) attention(d *Decoder, layers int) {
 	if v := k.sizeOr("attention.value_length", d.HeadDim); v != d.HeadDim {
 		k.fail("attention.value_length", "value heads of %d beside key heads of %d are not supported", v, d.HeadDim)
 	}
+	if n := k.sizeOr("rope.dimension_count", d.HeadDim); n != d.HeadDim {
+		k.fail("rope.dimension_count", "rope of %d of the %d elements of a head is not supported", n, d.HeadDim)
+	}
+	if d.HeadDim%2 != 0 {
+		k.fail("attention.key_length", "heads of %d elements are not pairs", d.HeadDim)
+	}
 	if d.Heads%d.KVHeads != 0 {
 		k.fail("attention.head_count_kv", "%d query heads are no multiple of %d key heads", d.Heads, d.KVHeads)
 	}
@@ -102,6 +109,9 @@ func (k *keyReader) layers(arch architecture, n int) []Layer {
 	sliding := Layer{Kind: kvpool.Sliding, RopeBase: baseSWA, RopeScale: 1}
 	if k.has("attention.sliding_window") {
 		sliding.Window = k.size("attention.sliding_window")
+		if !arch.window {
+			k.fail("attention.sliding_window", "sliding layers of a %s model are not supported", k.name)
+		}
 	}
 	list := make([]Layer, n)
 	for i, slides := range k.pattern(arch, n, sliding.Window > 0) {
@@ -119,7 +129,7 @@ func (k *keyReader) pattern(arch architecture, n int, windowed bool) []bool {
 	if !windowed {
 		return slides
 	}
-	key, period := "attention.sliding_window_pattern", arch.fullEvery
+	key := "attention.sliding_window_pattern"
 	if flags, ok := k.file.Bools(k.key(key)); ok {
 		if len(flags) != n {
 			k.fail(key, "%d flags for %d layers", len(flags), n)
@@ -127,9 +137,9 @@ func (k *keyReader) pattern(arch architecture, n int, windowed bool) []bool {
 		}
 		return flags
 	}
-	period = k.sizeOr(key, max(period, 1))
+	period := k.sizeOr(key, arch.fullEvery)
 	for i := range slides {
-		slides[i] = (i+1)%max(period, 1) != 0
+		slides[i] = period == 0 || (i+1)%period != 0
 	}
 	return slides
 }

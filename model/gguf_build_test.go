@@ -15,7 +15,8 @@ type ggufFile struct {
 	tensors uint64
 	keys    []func()
 	infos   []func()
-	data    int // bytes after the header
+	data    int  // bytes after the header
+	fill    byte // bits set in all of them
 }
 
 func newGGUF() *ggufFile { return &ggufFile{version: 3} }
@@ -98,6 +99,16 @@ func (g *ggufFile) tensor(name string, t Type, offset uint64, dims ...uint64) *g
 	return g
 }
 
+// add adds an F32 tensor behind the data so far.
+func (g *ggufFile) add(name string, dims ...uint64) {
+	g.tensor(name, F32, uint64(g.data), dims...)
+	n := uint64(4)
+	for _, d := range dims {
+		n *= d
+	}
+	g.data += int((n + 31) / 32 * 32)
+}
+
 // size is the bytes of data behind the header.
 func (g *ggufFile) size(n int) *ggufFile {
 	g.data = n
@@ -117,7 +128,7 @@ func (g *ggufFile) bytes() []byte {
 		g.buf.WriteByte(0)
 	}
 	for i := range g.data {
-		g.buf.WriteByte(byte(i))
+		g.buf.WriteByte(byte(i) | g.fill)
 	}
 	return g.buf.Bytes()
 }

@@ -30,30 +30,45 @@ func gemmaFile(spoil map[string]any) *ggufFile {
 			g.key(k, v)
 		}
 	}
-	at := uint64(0)
-	add := func(name string, dims ...uint64) {
-		g.tensor(name, F32, at, dims...)
-		n := uint64(4)
-		for _, d := range dims {
-			n *= d
-		}
-		at += (n + 31) / 32 * 32
-	}
-	add("token_embd.weight", 8, 16)
-	add("output_norm.weight", 8)
+	g.add("token_embd.weight", 8, 16)
+	g.add("output_norm.weight", 8)
 	for i := range 2 {
-		for _, t := range []struct {
-			name string
-			dims []uint64
-		}{{"attn_norm", []uint64{8}}, {"ffn_norm", []uint64{8}}, {"post_attention_norm", []uint64{8}},
-			{"post_ffw_norm", []uint64{8}}, {"attn_q_norm", []uint64{8}}, {"attn_k_norm", []uint64{8}},
-			{"attn_q", []uint64{8, 16}}, {"attn_k", []uint64{8, 8}}, {"attn_v", []uint64{8, 8}},
-			{"attn_output", []uint64{16, 8}},
-			{"ffn_gate", []uint64{8, 8}}, {"ffn_up", []uint64{8, 8}}, {"ffn_down", []uint64{8, 8}}} {
-			add(fmt.Sprintf("blk.%d.%s.weight", i, t.name), t.dims...)
-		}
+		g.layer(i, "post_attention_norm", "post_ffw_norm", "attn_q_norm", "attn_k_norm")
 	}
-	return g.size(int(at))
+	return g
+}
+
+// layer adds the tensors that every architecture has, and some norms of 8.
+func (g *ggufFile) layer(i int, norms ...string) {
+	name := func(s string) string { return fmt.Sprintf("blk.%d.%s.weight", i, s) }
+	for _, s := range append(norms, "attn_norm", "ffn_norm") {
+		g.add(name(s), 8)
+	}
+	g.add(name("attn_q"), 8, 16)
+	g.add(name("attn_output"), 16, 8)
+	for _, s := range []string{"attn_k", "attn_v", "ffn_gate", "ffn_up", "ffn_down"} {
+		g.add(name(s), 8, 8)
+	}
+}
+
+// plainFile is a model of one layer without anything that only some architectures have.
+func plainFile(arch string) *ggufFile {
+	g := newGGUF().key("general.architecture", arch)
+	for k, v := range map[string]any{
+		"block_count": uint32(1), "context_length": uint32(64), "embedding_length": uint32(8),
+		"feed_forward_length": uint32(8), "attention.head_count": uint32(2), "attention.head_count_kv": uint32(1),
+		"attention.key_length": uint32(8), "attention.layer_norm_rms_epsilon": float32(1e-6),
+	} {
+		g.key(arch+"."+k, v)
+	}
+	g.add("token_embd.weight", 8, 16)
+	g.add("output_norm.weight", 8)
+	if arch == "qwen3" {
+		g.layer(0, "attn_q_norm", "attn_k_norm")
+	} else {
+		g.layer(0)
+	}
+	return g
 }
 
 // M1, M2: a file whose keys contradict it is refused, and no division by zero or huge loop comes before that.
@@ -88,6 +103,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"gemma3.attention.sliding_window_pattern", "6", "no integer"},
 		{"gemma3.rope.freq_base", float32(-1), "positive"},
 		{"gemma3.rope.scaling.type", "yarn", "not supported"},
+		{"gemma3.rope.dimension_count", uint32(4), "rope of 4 of the 8"},
 	} {
 		t.Run(fmt.Sprintf("%s=%v", c.key, c.v), func(t *testing.T) {
 			path := save(t, gemmaFile(map[string]any{c.key: c.v}).bytes())
@@ -100,9 +116,74 @@ func TestOpenRefuses(t *testing.T) {
 // M2: a tensor that would be left out is a fault, not a detail.
 func TestOpenRefusesUnknownTensor(t *testing.T) {
 	g := gemmaFile(nil)
-	path := save(t, g.tensor("blk.0.attn_q.bias", F32, uint64(g.data), 16).size(g.data+64).bytes())
+	g.add("blk.0.attn_q.bias", 16)
+	path := save(t, g.bytes())
 	_, err := Open(path)
 	checkRefused(t, err, path, "no place")
+}
+
+// M2: what an architecture does not describe is refused by its name.
+func TestOpenRefusesUndescribed(t *testing.T) {
+	for _, c := range []struct {
+		arch, what string
+		change     func(*ggufFile)
+	}{
+		{"qwen3", "qwen3.attention.sliding_window: sliding layers", func(g *ggufFile) {
+			g.key("qwen3.attention.sliding_window", uint32(4))
+		}},
+		{"llama", `tensor "blk.0.attn_q.bias" has no place`, func(g *ggufFile) { g.add("blk.0.attn_q.bias", 16) }},
+		{"qwen2", `tensor "blk.0.attn_q.bias" is absent`, func(*ggufFile) {}},
+		{"qwen3", `tensor "rope_freqs.weight" has no place`, func(g *ggufFile) { g.add("rope_freqs.weight", 4) }},
+		{"llama", `tensor "rope_freqs.weight" has shape [3]`, func(g *ggufFile) { g.add("rope_freqs.weight", 3) }},
+		{"llama", "want a positive number", func(g *ggufFile) {
+			g.add("rope_freqs.weight", 4)
+			g.fill = 0xff // NaN
+		}},
+	} {
+		t.Run(c.arch+" "+c.what, func(t *testing.T) {
+			g := plainFile(c.arch)
+			c.change(g)
+			path := save(t, g.bytes())
+			_, err := Open(path)
+			checkRefused(t, err, path, c.what)
+		})
+	}
+}
+
+// GGUF's order of Llama's q and k is undone: rows of a head come as the first of each pair, then the second.
+func TestDeinterleave(t *testing.T) {
+	x := &Tensor{Type: F32, Dims: []int{1, 8}}
+	for i := range 8 {
+		x.Data = append(x.Data, byte(i), 0, 0, 0)
+	}
+	got := x.deinterleave(4)
+	for i, want := range []byte{0, 2, 1, 3, 4, 6, 5, 7} {
+		if b := got.Row(i)[0]; b != want {
+			t.Errorf("row %d is %d of the file, want %d", i, b, want)
+		}
+	}
+}
+
+// Llama 3's frequencies have a factor each; a Mistral's layers all slide.
+func TestDecoderOfLlama(t *testing.T) {
+	open := func(file string) *Model {
+		m, err := Open(filepath.Join(golden, "tiny", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = m.Close() })
+		return m
+	}
+	for i, l := range open("llama/model-f16.gguf").Layers {
+		if n := len(l.RopeFactors); n != 8 || l.RopeFactors[0] != 1 || l.RopeFactors[7] != 8 || l.Kind != kvpool.Full {
+			t.Errorf("llama, layer %d: %+v", i, l)
+		}
+	}
+	for i, l := range open("mistral/model-q8_0.gguf").Layers {
+		if l.Kind != kvpool.Sliding || l.Window != 32 || l.RopeBase != 1e4 {
+			t.Errorf("mistral, layer %d: %+v", i, l)
+		}
+	}
 }
 
 // Gemma 3 is described as transformers' configuration of the same model says.

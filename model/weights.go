@@ -3,6 +3,7 @@ package model
 import (
 	"errors"
 	"fmt"
+	"math"
 )
 
 // Model is a decoder with its weights, as views of the mapped file.
@@ -15,12 +16,13 @@ type Model struct {
 	Weights    []LayerWeights // by layer
 }
 
-// LayerWeights are the tensors of one layer. Norms that the architecture lacks are nil.
+// LayerWeights are the tensors of one layer. Norms and biases that the architecture lacks are nil.
 type LayerWeights struct {
 	AttnNorm, PostAttnNorm *Tensor // [hidden]
 	FFNNorm, PostFFNNorm   *Tensor // [hidden]
 	QNorm, KNorm           *Tensor // [head_dim]
-	Q, K, V                *Tensor // [hidden, heads × head_dim]
+	Q, K, V                *Tensor // [hidden, heads × head_dim]; a head's rope pairs are rows i and i + head_dim/2
+	QBias, KBias, VBias    *Tensor // [heads × head_dim]
 	O                      *Tensor // [heads × head_dim, hidden]
 	Gate, Up               *Tensor // [hidden, feed_forward]
 	Down                   *Tensor // [feed_forward, hidden]
@@ -68,28 +70,62 @@ func (m *Model) bind(w *tensorFinder, arch architecture) {
 	if _, untied := w.file.Tensor("output.weight"); untied {
 		m.Output = w.find("output.weight", m.Hidden, m.Vocab)
 	}
-	q, kv := m.Heads*m.HeadDim, m.KVHeads*m.HeadDim
+	if _, has := w.file.Tensor("rope_freqs.weight"); has && arch.ropeFactors {
+		m.bindRopeFactors(w)
+	}
 	for i := range m.Layers {
-		name := func(s string) string { return fmt.Sprintf("blk.%d.%s.weight", i, s) }
-		l := LayerWeights{
-			AttnNorm: w.find(name("attn_norm"), m.Hidden),
-			FFNNorm:  w.find(name("ffn_norm"), m.Hidden),
-			Q:        w.find(name("attn_q"), m.Hidden, q),
-			K:        w.find(name("attn_k"), m.Hidden, kv),
-			V:        w.find(name("attn_v"), m.Hidden, kv),
-			O:        w.find(name("attn_output"), q, m.Hidden),
-			Gate:     w.find(name("ffn_gate"), m.Hidden, m.FeedForward),
-			Up:       w.find(name("ffn_up"), m.Hidden, m.FeedForward),
-			Down:     w.find(name("ffn_down"), m.FeedForward, m.Hidden),
+		m.Weights = append(m.Weights, m.bindLayer(w, arch, i))
+	}
+}
+
+// bindLayer finds the tensors of layer i.
+func (m *Model) bindLayer(w *tensorFinder, arch architecture, i int) LayerWeights {
+	q, kv := m.Heads*m.HeadDim, m.KVHeads*m.HeadDim
+	name := func(s string) string { return fmt.Sprintf("blk.%d.%s.weight", i, s) }
+	l := LayerWeights{
+		AttnNorm: w.find(name("attn_norm"), m.Hidden),
+		FFNNorm:  w.find(name("ffn_norm"), m.Hidden),
+		Q:        w.find(name("attn_q"), m.Hidden, q),
+		K:        w.find(name("attn_k"), m.Hidden, kv),
+		V:        w.find(name("attn_v"), m.Hidden, kv),
+		O:        w.find(name("attn_output"), q, m.Hidden),
+		Gate:     w.find(name("ffn_gate"), m.Hidden, m.FeedForward),
+		Up:       w.find(name("ffn_up"), m.Hidden, m.FeedForward),
+		Down:     w.find(name("ffn_down"), m.FeedForward, m.Hidden),
+	}
+	if arch.qkNorm {
+		l.QNorm, l.KNorm = w.find(name("attn_q_norm"), m.HeadDim), w.find(name("attn_k_norm"), m.HeadDim)
+	}
+	if arch.qkvBias {
+		bias := func(s string) string { return fmt.Sprintf("blk.%d.%s.bias", i, s) }
+		l.QBias, l.KBias, l.VBias = w.find(bias("attn_q"), q), w.find(bias("attn_k"), kv), w.find(bias("attn_v"), kv)
+	}
+	if arch.postNorm {
+		l.PostAttnNorm = w.find(name("post_attention_norm"), m.Hidden)
+		l.PostFFNNorm = w.find(name("post_ffw_norm"), m.Hidden)
+	}
+	if arch.interleaved && w.err == nil {
+		l.Q, l.K = l.Q.deinterleave(m.HeadDim), l.K.deinterleave(m.HeadDim)
+	}
+	return l
+}
+
+// bindRopeFactors gives every layer the factors of rope_freqs.weight.
+func (m *Model) bindRopeFactors(w *tensorFinder) {
+	t := w.find("rope_freqs.weight", m.HeadDim/2)
+	if w.err != nil {
+		return
+	}
+	factors := make([]float32, t.Cols())
+	Dequantise(t.Type, t.Data, factors)
+	for i, f := range factors {
+		if !(f > 0 && f <= math.MaxFloat32) {
+			w.fail("tensor %q has factor %d = %g, want a positive number", t.Name, i, f)
+			return
 		}
-		if arch.qkNorm {
-			l.QNorm, l.KNorm = w.find(name("attn_q_norm"), m.HeadDim), w.find(name("attn_k_norm"), m.HeadDim)
-		}
-		if arch.postNorm {
-			l.PostAttnNorm = w.find(name("post_attention_norm"), m.Hidden)
-			l.PostFFNNorm = w.find(name("post_ffw_norm"), m.Hidden)
-		}
-		m.Weights = append(m.Weights, l)
+	}
+	for i := range m.Layers {
+		m.Layers[i].RopeFactors = factors
 	}
 }
 
@@ -108,9 +144,14 @@ type tensorFinder struct {
 func (w *tensorFinder) checkAllUsed(arch string) {
 	for i := range w.file.tensors {
 		if t := &w.file.tensors[i]; w.err == nil && !w.used[t.Name] {
-			what := fmt.Sprintf("tensor %.64q has no place in a %s model", t.Name, arch)
-			w.err = &WeightsError{File: w.file.path, Offset: -1, What: what}
+			w.fail("tensor %.64q has no place in a %s model", t.Name, arch)
 		}
+	}
+}
+
+func (w *tensorFinder) fail(format string, args ...any) {
+	if w.err == nil {
+		w.err = &WeightsError{File: w.file.path, Offset: -1, What: fmt.Sprintf(format, args...)}
 	}
 }
 
@@ -120,7 +161,7 @@ func (w *tensorFinder) find(name string, dims ...int) *Tensor {
 	}
 	t, ok := w.file.Tensor(name)
 	if !ok {
-		w.err = &WeightsError{File: w.file.path, Offset: -1, What: fmt.Sprintf("tensor %q is absent", name)}
+		w.fail("tensor %q is absent", name)
 		return nil
 	}
 	w.used[name] = true
@@ -129,8 +170,7 @@ func (w *tensorFinder) find(name string, dims ...int) *Tensor {
 		same = t.Dims[i] == dims[i] || dims[i] == anySize
 	}
 	if !same {
-		w.err = &WeightsError{File: w.file.path, Offset: -1,
-			What: fmt.Sprintf("tensor %q has shape %v, want %v (−1: any)", name, t.Dims, dims)}
+		w.fail("tensor %q has shape %v, want %v (−1: any)", name, t.Dims, dims)
 	}
 	return t
 }
