@@ -50,7 +50,10 @@ func (e *engine) admit(b *branch, r *workerv1.GenerateRequest) error {
 	}
 	b.account = e.account(r.ShareGroup)
 	b.account.taken += b.pages
-	mustGrant(e.pool, b.account)
+	if err := e.pool.SetGrant(b.account.id, b.account.grant()); err != nil {
+		b.account.taken -= b.pages // the ledger never granted them: it keeps A3
+		return &RefusedError{b.reservation, err.Error()}
+	}
 	id := e.identity
 	b.pool = e.pool.Open(b.account.id, b.account.key, kvpool.Root(b.account.key, id.revision, id.numerics, id.layout, r.CacheSalt))
 	b.history.queued = e.now()
@@ -65,10 +68,11 @@ func (e *engine) admit(b *branch, r *workerv1.GenerateRequest) error {
 	return nil
 }
 
-// disown ends a branch whose claim the ledger refused: its pages were never the worker's.
+// disown ends a branch whose claim the ledger refused: its pages were never the worker's. Who used them lets go, the last
+// in order first (W3).
 func (e *engine) disown(b *branch, err error) {
 	e.sched.letGo(b)
-	for _, v := range e.sched.branches {
+	for _, v := range slices.Backward(e.sched.branches) {
 		if e.pool.Charged(b.account.id) <= b.account.grant()-int(b.pages) {
 			break
 		}

@@ -58,6 +58,7 @@ type Stats struct {
 	Running, Waiting int
 	StepSeconds      float64 // of the last step, 0 when idle
 	StepTokens       int
+	StepChunks       int // of its rows, those of more than one token
 }
 
 func newEngine(d Device, g kvpool.Geometry, pages int, id identity, l *line, stats func(Stats)) (*engine, error) {
@@ -95,7 +96,7 @@ func (e *engine) run(ctx context.Context) (err error) {
 		planned := e.sched.schedule()
 		e.askGrowth()
 		if len(planned) == 0 {
-			e.report(0, 0)
+			e.report(Stats{})
 			e.line.beatSoon()
 			if err := e.wait(ctx); err != nil {
 				return err
@@ -154,13 +155,16 @@ func (e *engine) step(planned []*branch) error {
 	}
 	e.pool.Retire(e.plan.Step)
 	ended := e.now()
-	tokens := 0
+	s := Stats{StepSeconds: ended.Sub(began).Seconds()}
 	for i, b := range planned {
-		tokens += b.chunk
+		s.StepTokens += b.chunk
+		if b.chunk > 1 {
+			s.StepChunks++
+		}
 		e.settle(b, result.IDs[i], ended)
 	}
 	e.tell()
-	e.report(ended.Sub(began).Seconds(), tokens)
+	e.report(s)
 	return nil
 }
 
@@ -239,8 +243,9 @@ func (e *engine) tellAll() {
 	e.line.cache(e.events, true)
 }
 
-func (e *engine) report(seconds float64, tokens int) {
-	s := Stats{Pages: e.pool.Counts(), StepSeconds: seconds, StepTokens: tokens}
+// report completes what is known of the last step by what the worker holds after it.
+func (e *engine) report(s Stats) {
+	s.Pages = e.pool.Counts()
 	for _, b := range e.sched.branches {
 		if b.holds {
 			s.Running++

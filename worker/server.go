@@ -134,6 +134,9 @@ func (w *Worker) validate(r *workerv1.GenerateRequest) error {
 	if len(r.Prompt) == 0 || r.MaxTokens == 0 || uint64(len(r.Prompt))+uint64(r.MaxTokens) > w.cfg.Info.MaxModelLen {
 		return errors.New("prompt and max_tokens must be 1 or more, and within the model's length together")
 	}
+	if r.Pages > w.cfg.Info.Pages {
+		return errors.New("the reservation's pages are more than the worker has")
+	}
 	bad := func(id int32) bool { return id < 0 || int(id) >= w.cfg.Vocab }
 	for _, ids := range [][]int32{r.Prompt, r.StopIds} {
 		for _, id := range ids {
@@ -152,6 +155,9 @@ func (w *Worker) validate(r *workerv1.GenerateRequest) error {
 		if !finite(v) {
 			return errors.New("a sampling parameter is not finite")
 		}
+	}
+	if s.GetTopP() < 0 || s.GetTopP() > 1 || s.GetMinP() < 0 || s.GetMinP() > 1 {
+		return errors.New("top_p and min_p must be from 0 to 1")
 	}
 	if s.GetTemperature() < 0 || s.GetRepetitionPenalty() < 0 || s.GetTopK() < 0 {
 		return errors.New("temperature, repetition_penalty and top_k must not be negative")

@@ -116,7 +116,7 @@ func (m *metrics) step(s Stats) {
 	}
 	ctx := context.Background()
 	kind := "decode"
-	if s.StepTokens > s.Running {
+	if s.StepChunks > 0 {
 		kind = "prefill"
 	}
 	m.stepSeconds.Record(ctx, s.StepSeconds, metric.WithAttributes(attribute.String("kind", kind)))

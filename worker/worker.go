@@ -182,6 +182,7 @@ func (w *Worker) startEngine(ctx context.Context, l *line, o *ledgerv1.Opened, c
 	e, err := newEngine(watched{w.cfg.Device, w}, w.geometry, int(w.cfg.Info.Pages), id, l, w.note)
 	if err != nil {
 		close(ended)
+		cancel(err) // no other registration of this process would fare better
 		return err
 	}
 	l.deliver = func(f func(*engine)) { e.do(ctx, f) }

@@ -1,0 +1,82 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
+	workerv1 "github.com/berthd/berth/api/worker/v1"
+)
+
+// TestMorePagesThanThereAre: a dispatch that the ledger cannot have admitted is refused, and the worker lives.
+func TestMorePagesThanThereAre(t *testing.T) { // W2
+	c := start(t, setup{pages: 150, slots: 16})
+	for pages, want := range map[uint64]codes.Code{
+		150: codes.FailedPrecondition, 151: codes.InvalidArgument, math.MaxUint64: codes.InvalidArgument,
+	} {
+		r := c.reserve(ask{"g", prompt(1, 20), 5})
+		granted := r.Pages
+		r.Pages = pages
+		if _, err := c.generate(t.Context(), r, 0); status.Code(err) != want {
+			t.Errorf("a dispatch with %d pages: %v", pages, err)
+		}
+		r.Pages = granted
+		if _, err := c.generate(t.Context(), r, 0); err != nil {
+			t.Errorf("after one with %d pages: %v", pages, err)
+		}
+	}
+	c.await("drain", c.drained)
+}
+
+// TestDisownedTakesFromTheLast: the pages of a refused claim come from the end of the order.
+func TestDisownedTakesFromTheLast(t *testing.T) { // W3
+	e := alone(t, 100)
+	var all []*branch
+	for i := range uint64(4) {
+		all = append(all, take(t, e, 1+i, 1, prompt(i, 4), 4))
+	}
+	stranger := take(t, e, 9, 1, prompt(9, 40), 4) // brings one page, and would use ten
+	e.sched.schedule()
+	for _, b := range all {
+		if !b.holds {
+			t.Fatal("not all have started")
+		}
+	}
+	all[0].account.taken--
+	e.disown(stranger, &RefusedError{9, "no such reservation"})
+	if all[3].holds || !all[0].holds {
+		t.Errorf("first holds: %v, last holds: %v", all[0].holds, all[3].holds)
+	}
+}
+
+func TestSamplingOutOfRange(t *testing.T) {
+	c := start(t, setup{pages: 150, slots: 16})
+	for _, s := range []*workerv1.Sampling{{MinP: 1.5}, {TopP: -1}, {TopP: 2}, {TopK: -1}, {Temperature: -1}} {
+		r := &workerv1.GenerateRequest{Prompt: prompt(1, 3), MaxTokens: 3, Sampling: s}
+		if _, err := c.generate(t.Context(), r, 0); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("%v: %v", s, err)
+		}
+	}
+}
+
+// TestPoolThatCannotBe: Run ends where no registration could help.
+func TestPoolThatCannotBe(t *testing.T) {
+	c := start(t, setup{pages: 150, slots: 16})
+	cfg := c.worker.cfg
+	cfg.Info = &ledgerv1.WorkerInfo{Geometry: cfg.Info.Geometry, Pages: 1, Slots: 1, MaxModelLen: 8}
+	w, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	l := newLine(slog.New(slog.DiscardHandler), w.heartbeat)
+	err = w.startEngine(ctx, l, &ledgerv1.Opened{Session: 1}, cancel, make(chan struct{}))
+	if err == nil || context.Cause(ctx) != err { //nolint:errorlint // the very same error
+		t.Errorf("a pool of one page: %v, the incarnation goes on: %v", err, context.Cause(ctx))
+	}
+}
