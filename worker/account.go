@@ -17,6 +17,8 @@ type account struct {
 	short    *branch // in this step's schedule: the first of its branches that wants pages, nil if none
 	soon     int     // pages that its branches will want within a block
 	asking   bool    // a growth of one of its branches is under way
+	// aheadFrom is the first step in which growth ahead of need may be asked for again.
+	aheadFrom uint64
 }
 
 // grant is what the account may charge (W2).

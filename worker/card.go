@@ -15,8 +15,10 @@ var turnEnds = []string{"<end_of_turn>", "<|eot_id|>", "<|im_end|>", "<|end|>", 
 
 // NewCard is the card of a model file, with template in place of the file's own unless that is empty.
 func NewCard(f *model.File, template string) *workerv1.Card {
-	t := &workerv1.Tokenizer{Bos: -1, Eos: -1, Unknown: -1, Padding: -1, AddSpacePrefix: true}
+	t := &workerv1.Tokenizer{Bos: -1, Eos: -1, Unknown: -1, Padding: -1}
 	t.Kind, _ = f.String("tokenizer.ggml.model")
+	t.Pre, _ = f.String("tokenizer.ggml.pre")
+	t.Merges, _ = f.Strings("tokenizer.ggml.merges")
 	t.Tokens, _ = f.Strings("tokenizer.ggml.tokens")
 	t.Scores, _ = f.Floats("tokenizer.ggml.scores")
 	types, _ := f.Ints("tokenizer.ggml.token_type")
@@ -28,8 +30,13 @@ func NewCard(f *model.File, template string) *workerv1.Card {
 			*id = int32(v)
 		}
 	}
-	t.AddBos, _ = f.Bool("tokenizer.ggml.add_bos_token")
 	t.AddEos, _ = f.Bool("tokenizer.ggml.add_eos_token")
+	// Where a file leaves these out they are what llama.cpp takes them for.
+	t.AddSpacePrefix = t.Kind == "llama"
+	t.AddBos = t.Kind == "llama" || t.Pre == "llama-bpe"
+	if v, ok := f.Bool("tokenizer.ggml.add_bos_token"); ok {
+		t.AddBos = v
+	}
 	if v, ok := f.Bool("tokenizer.ggml.add_space_prefix"); ok {
 		t.AddSpacePrefix = v
 	}

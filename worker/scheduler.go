@@ -152,19 +152,19 @@ func (s *scheduler) letGo(b *branch) {
 }
 
 // spare is the room of an account beyond what its branches want soon: their next ahead tokens, and all tokens of those
-// that have not started.
+// that have not started. It is at most the room, and below zero by what is lacking.
 func (s *scheduler) spare(a *account, ahead int) int {
-	g, spare := s.pool.Geometry(), s.pool.Room(a.id)
+	spare := s.pool.Room(a.id)
 	for _, b := range s.branches {
 		if b.account != a {
 			continue
 		}
-		have, total := 0, len(b.resume.Tokens)
+		upto := min(len(b.resume.Tokens)+ahead, b.resume.Prompt+b.limits.maxTokens)
+		need := s.pool.Geometry().Demand(upto).Pages
 		if b.holds {
-			have = g.Demand(s.pool.Tokens(b.pool)).Pages
+			need, _ = s.pool.Need(b.pool, upto)
 		}
-		most := b.resume.Prompt + b.limits.maxTokens
-		spare -= g.Demand(min(total+ahead, most)).Pages - have
+		spare -= max(0, need)
 	}
 	return spare
 }

@@ -88,6 +88,33 @@ func TestShortOfPages(t *testing.T) { // W2, W3, W4, W6
 	}
 }
 
+// TestFitsAlone runs requests one by one whose longest need is all that the pool has, or nearly: each comes to its end.
+func TestFitsAlone(t *testing.T) { // P1, P2
+	const pages = 60
+	c := start(t, setup{pages: pages, slots: 4})
+	w := c.view().Worker("w1")
+	asked := 0
+	for n := 1; n < 90; n += 2 {
+		for most := 20; most < 200; most += 13 {
+			if need := w.Geometry.Demand(n + most).Pages; need < int(w.Capacity)-2 || need > int(w.Capacity) {
+				continue
+			}
+			asked++
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			p := prompt(uint64(n), n)
+			a, err := c.generate(ctx, c.reserve(ask{"g", p, most}), 0)
+			cancel()
+			if err != nil || !slices.Equal(a.ids, say(p, most)) {
+				t.Fatalf("prompt of %d, %d tokens more: %v, said %d", n, most, err, len(a.ids))
+			}
+		}
+	}
+	if asked < 20 {
+		t.Errorf("only %d requests are near the pool's size", asked)
+	}
+	c.await("drain", c.drained)
+}
+
 func TestCancelsLeaveNothing(t *testing.T) { // W5
 	c := start(t, setup{pages: 150, slots: 64})
 	var wg sync.WaitGroup
