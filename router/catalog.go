@@ -118,7 +118,7 @@ func readCard(data []byte) (*card, error) {
 	spec := tokenizer.Spec{
 		Kind: t.GetKind(), Tokens: t.GetTokens(), Scores: t.GetScores(), BOS: t.GetBos(), EOS: t.GetEos(),
 		Unknown: t.GetUnknown(), AddBOS: t.GetAddBos(), AddEOS: t.GetAddEos(), AddSpacePrefix: t.GetAddSpacePrefix(),
-		End: t.GetEnd(),
+		End: t.GetEnd(), Pre: t.GetPre(), Merges: t.GetMerges(),
 	}
 	for _, v := range t.GetTypes() {
 		spec.Types = append(spec.Types, tokenizer.Type(v))

@@ -3,6 +3,8 @@ package tokenizer
 import (
 	"strings"
 	"unsafe"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // Encode appends the ids of text to ids. Control tokens that stand in the text are recognised if special is set; a
@@ -49,6 +51,9 @@ func (e *encoder) fragment(ids []int32, text string, first bool) []int32 {
 	if text == "" {
 		return ids
 	}
+	if e.t.classes != nil {
+		return e.words(ids, text)
+	}
 	s := e.escaped[:0]
 	if first && e.t.spec.AddSpacePrefix {
 		s = append(s, spaceMark...)
@@ -77,19 +82,46 @@ func (e *encoder) fragment(ids []int32, text string, first bool) []int32 {
 	return e.run(ids, s[lo:])
 }
 
+// words encodes a fragment of a byte-level vocabulary, word by word.
+func (e *encoder) words(ids []int32, text string) []int32 {
+	if e.t.family.nfc && !norm.NFC.IsNormalString(text) {
+		text = norm.NFC.String(text)
+	}
+	for text != "" {
+		n := e.t.family.word(e.t.classes, text)
+		ids = e.run(ids, unsafe.Slice(unsafe.StringData(text), n))
+		text = text[n:]
+	}
+	return ids
+}
+
 // run encodes bytes that merge among themselves, from the cache if they are short and were seen before.
 func (e *encoder) run(ids []int32, s []byte) []int32 {
 	if len(s) > maxCached {
-		return e.merge.run(ids, e.t, s)
+		return e.merged(ids, s)
 	}
 	entry, at := e.t.cache.get(s)
 	if entry == nil {
 		from := len(ids)
-		ids = e.merge.run(ids, e.t, s)
+		ids = e.merged(ids, s)
 		e.t.cache.put(at, s, ids[from:])
 		return ids
 	}
 	return append(ids, entry.ids...)
+}
+
+// merged encodes a run by the vocabulary's merges.
+func (e *encoder) merged(ids []int32, s []byte) []int32 {
+	if e.t.classes == nil {
+		return e.merge.run(ids, e.t, s)
+	}
+	if e.t.family.whole {
+		e.merge.sums = prefixSums(e.merge.sums[:0], s)
+		if id, ok := e.t.table.find(s, e.merge.sums, 0, len(s)); ok {
+			return append(ids, id)
+		}
+	}
+	return e.merge.word(ids, e.t, s)
 }
 
 // view is s as a string that must not outlive it.

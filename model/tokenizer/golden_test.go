@@ -29,6 +29,8 @@ func fromGGUF(t testing.TB, path string) *tokenizer.Tokenizer {
 	spec.Kind, _ = f.String("tokenizer.ggml.model")
 	spec.Tokens, _ = f.Strings("tokenizer.ggml.tokens")
 	spec.Scores, _ = f.Floats("tokenizer.ggml.scores")
+	spec.Pre, _ = f.String("tokenizer.ggml.pre")
+	spec.Merges, _ = f.Strings("tokenizer.ggml.merges")
 	types, _ := f.Ints("tokenizer.ggml.token_type")
 	for _, v := range types {
 		spec.Types = append(spec.Types, tokenizer.Type(v))
@@ -109,18 +111,28 @@ func TestRealVocabulary(t *testing.T) { // T1, T2
 	}
 }
 
-func TestTinyVocabulary(t *testing.T) { // T1, T2
-	tok := fromGGUF(t, golden+"tiny/gemma3/model-q8_0.gguf")
-	var file struct {
-		Strings []struct {
-			Text        string  `json:"text"`
-			IDs         []int32 `json:"ids"`
-			IDsSpecial  []int32 `json:"ids_special"`
-			Decoded     string  `json:"decoded"`
-			DecodedSkip string  `json:"decoded_skip"`
-		} `json:"strings"`
+type tinyRow struct {
+	Text        string  `json:"text"`
+	IDs         []int32 `json:"ids"`
+	IDsSpecial  []int32 `json:"ids_special"`
+	Decoded     string  `json:"decoded"`
+	DecodedSkip string  `json:"decoded_skip"`
+}
+
+func TestTinyVocabularies(t *testing.T) { // T1, T2
+	for _, name := range []string{"gemma3", "llama", "qwen2", "qwen3"} {
+		t.Run(name, func(t *testing.T) {
+			checkTiny(t, fromGGUF(t, golden+"tiny/"+name+"/model-q8_0.gguf"), golden+"tiny/"+name+"/tokenizer_golden.json")
+		})
 	}
-	readJSON(t, golden+"tiny/gemma3/tokenizer_golden.json", &file)
+}
+
+// checkTiny compares with transformers' ids and texts.
+func checkTiny(t *testing.T, tok *tokenizer.Tokenizer, path string) {
+	var file struct {
+		Strings []tinyRow `json:"strings"`
+	}
+	readJSON(t, path, &file)
 	for _, row := range file.Strings {
 		got := tok.Encode(nil, row.Text, true)
 		if !slices.Equal(got, row.IDs) {
@@ -132,7 +144,8 @@ func TestTinyVocabulary(t *testing.T) { // T1, T2
 		if d := tok.Decode(row.IDs, false); d != row.DecodedSkip {
 			t.Errorf("T2: %v decode to %q without special tokens, want %q", row.IDs, d, row.DecodedSkip)
 		}
-		if with := tok.EncodePrompt(row.Text); !strings.HasPrefix(row.Text, "<bos>") && !slices.Equal(with, row.IDsSpecial) {
+		begins := tok.Spec().BOS >= 0 && strings.HasPrefix(row.Text, tok.Piece(tok.Spec().BOS))
+		if with := tok.EncodePrompt(row.Text); !begins && !slices.Equal(with, row.IDsSpecial) {
 			t.Errorf("prompt %q: %v, want %v", row.Text, with, row.IDsSpecial)
 		}
 	}
@@ -201,7 +214,7 @@ func FuzzEncode(f *testing.F) { // T2
 }
 
 func BenchmarkEncode(b *testing.B) {
-	tok := realModel(b)
+	real := realModel(b)
 	var file struct {
 		Strings []realRow `json:"strings"`
 	}
@@ -223,15 +236,20 @@ func BenchmarkEncode(b *testing.B) {
 	for i := range random {
 		random[i] = "etaoinshrdlucmfwypvbgkqjxz"[rng.IntN(26)]
 	}
-	for name, text := range map[string]string{
-		"prose": tok.Decode(prose.IDs, false), "mixed": mixed.String(), "random letters": string(random), "spaces": strings.Repeat(" ", 4096),
+	for _, tok := range []*tokenizer.Tokenizer{
+		real, fromGGUF(b, golden+"tiny/llama/model-q8_0.gguf"), fromGGUF(b, golden+"tiny/qwen3/model-q8_0.gguf"),
 	} {
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(int64(len(text)))
-			ids := make([]int32, 0, len(text))
-			for b.Loop() {
-				ids = tok.Encode(ids[:0], text, true)
-			}
-		})
+		for name, text := range map[string]string{
+			"prose": real.Decode(prose.IDs, false), "mixed": mixed.String(), "random letters": string(random),
+			"spaces": strings.Repeat(" ", 4096),
+		} {
+			b.Run(tok.Spec().Kind+tok.Spec().Pre+"/"+name, func(b *testing.B) {
+				b.SetBytes(int64(len(text)))
+				ids := make([]int32, 0, len(text))
+				for b.Loop() {
+					ids = tok.Encode(ids[:0], text, true)
+				}
+			})
+		}
 	}
 }

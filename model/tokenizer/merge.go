@@ -12,6 +12,7 @@ type merger struct {
 type sym struct {
 	at, n      int
 	prev, next int32
+	id         int32 // token, where merges go by ranks
 }
 
 // pair is two neighbours that make a token; size tells a stale one.
@@ -19,6 +20,7 @@ type pair struct {
 	score       float32
 	left, right int32
 	size        int
+	id          int32 // what they make
 }
 
 func (p pair) before(q pair) bool { return p.score > q.score || p.score == q.score && p.left < q.left }
@@ -28,25 +30,16 @@ func (m *merger) run(ids []int32, t *Tokenizer, s []byte) []int32 {
 	for at := 0; at < len(s); {
 		_, n := symbol(s[at:])
 		i := int32(len(m.syms))
-		m.syms = append(m.syms, sym{at, n, i - 1, i + 1})
+		m.syms = append(m.syms, sym{at, n, i - 1, i + 1, 0})
 		at += n
 	}
 	m.syms[len(m.syms)-1].next = -1
 	for i := 1; i < len(m.syms); i++ {
 		m.consider(t, s, int32(i-1), int32(i))
 	}
-	for len(m.heap) > 0 {
-		p := m.pop()
-		l, r := &m.syms[p.left], &m.syms[p.right]
-		if l.n == 0 || r.n == 0 || l.n+r.n != p.size {
-			continue
-		}
-		l.n, r.n = p.size, 0
-		if l.next = r.next; l.next >= 0 {
-			m.syms[l.next].prev = p.left
-		}
-		m.consider(t, s, l.prev, p.left)
-		m.consider(t, s, p.left, l.next)
+	for p, ok := m.join(); ok; p, ok = m.join() {
+		m.consider(t, s, m.syms[p.left].prev, p.left)
+		m.consider(t, s, p.left, m.syms[p.left].next)
 	}
 	for i := int32(0); i >= 0; i = m.syms[i].next {
 		lo, hi := m.syms[i].at, m.syms[i].at+m.syms[i].n
@@ -61,6 +54,23 @@ func (m *merger) run(ids []int32, t *Tokenizer, s []byte) []int32 {
 	return ids
 }
 
+// join takes the best pair off the heap that is not stale and makes it one symbol, the left; not ok if there is none.
+func (m *merger) join() (p pair, ok bool) {
+	for len(m.heap) > 0 {
+		p = m.pop()
+		l, r := &m.syms[p.left], &m.syms[p.right]
+		if l.n == 0 || r.n == 0 || l.n+r.n != p.size {
+			continue
+		}
+		l.n, r.n = p.size, 0
+		if l.next = r.next; l.next >= 0 {
+			m.syms[l.next].prev = p.left
+		}
+		return p, true
+	}
+	return p, false
+}
+
 // consider enters two neighbours if they make a token.
 func (m *merger) consider(t *Tokenizer, s []byte, left, right int32) {
 	if left < 0 || right < 0 {
@@ -68,7 +78,7 @@ func (m *merger) consider(t *Tokenizer, s []byte, left, right int32) {
 	}
 	l, r := m.syms[left], m.syms[right]
 	if id, ok := t.table.find(s, m.sums, l.at, r.at+r.n); ok {
-		m.push(pair{t.spec.Scores[id], left, right, l.n + r.n})
+		m.push(pair{t.spec.Scores[id], left, right, l.n + r.n, id})
 	}
 }
 

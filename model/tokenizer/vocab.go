@@ -3,6 +3,8 @@ package tokenizer
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -23,8 +25,10 @@ const (
 // Spec is a vocabulary and its rules, as GGUF's tokenizer.ggml.* keys have them.
 type Spec struct {
 	Kind           string    // tokenizer.ggml.model
+	Pre            string    // tokenizer.ggml.pre: how a byte-level vocabulary cuts words
 	Tokens         []string  // by id
-	Scores         []float32 // by id; the highest merges first
+	Scores         []float32 // by id; the highest merges first ("llama")
+	Merges         []string  // two tokens with a space between; earlier ones merge first ("gpt2")
 	Types          []Type    // by id; empty makes all Normal
 	BOS, EOS       int32     // −1 if there is none
 	Unknown        int32
@@ -47,19 +51,28 @@ type Tokenizer struct {
 	special matcher // control and user-defined tokens
 	own     matcher // user-defined tokens
 	joins   joins
+	ranks   ranks
+	family  family
+	classes *classes // nil for SentencePiece-style vocabularies
 	cache   cache
 	scratch sync.Pool // of *encoder
 }
 
-// New builds a tokenizer. The kinds known are "llama" (SentencePiece-style merges by score).
+// New builds a tokenizer. The kinds known are "llama" (SentencePiece-style merges by score) and "gpt2" (byte-level merges
+// by rank); the latter cuts words as Pre says.
 func New(s Spec) (*Tokenizer, error) {
 	n := len(s.Tokens)
+	family, known := families[s.Pre]
 	switch {
-	case s.Kind != "llama":
-		return nil, fmt.Errorf("%w: tokenizer.ggml.model %q is not supported, only \"llama\" is", ErrVocabulary, s.Kind)
+	case s.Kind != "llama" && s.Kind != "gpt2":
+		return nil, fmt.Errorf("%w: tokenizer.ggml.model %.40q is not supported, only \"llama\" and \"gpt2\" are",
+			ErrVocabulary, s.Kind)
+	case s.Kind == "gpt2" && !known:
+		return nil, fmt.Errorf("%w: tokenizer.ggml.pre %.40q is not supported, only %s are", ErrVocabulary, s.Pre,
+			strings.Join(slices.Sorted(maps.Keys(families)), ", "))
 	case n == 0:
 		return nil, fmt.Errorf("%w: no tokens", ErrVocabulary)
-	case len(s.Scores) != n || len(s.Types) != n && len(s.Types) != 0:
+	case s.Kind == "llama" && len(s.Scores) != n || len(s.Types) != n && len(s.Types) != 0:
 		return nil, fmt.Errorf("%w: %d tokens, %d scores, %d types", ErrVocabulary, n, len(s.Scores), len(s.Types))
 	}
 	for _, id := range append([]int32{s.BOS, s.EOS, s.Unknown}, s.End...) {
@@ -67,7 +80,15 @@ func New(s Spec) (*Tokenizer, error) {
 			return nil, fmt.Errorf("%w: special id %d of %d tokens", ErrVocabulary, id, n)
 		}
 	}
-	t := &Tokenizer{spec: s, table: newTable(s.Tokens), pieces: make([]string, n)}
+	t := &Tokenizer{spec: s, pieces: make([]string, n)}
+	if s.Kind == "gpt2" {
+		t.spec.AddSpacePrefix = false
+		t.family, t.classes = family, newClasses()
+		if err := t.indexByteLevel(); err != nil {
+			return nil, err
+		}
+		return t, nil
+	}
 	t.index()
 	return t, nil
 }
@@ -77,7 +98,6 @@ func (t *Tokenizer) index() {
 	for b := range t.bytes {
 		t.bytes[b] = t.spec.Unknown
 	}
-	var special, own []int32
 	for i, text := range t.spec.Tokens {
 		id := int32(i)
 		t.pieces[i] = strings.ReplaceAll(text, spaceMark, " ")
@@ -88,11 +108,23 @@ func (t *Tokenizer) index() {
 			}
 		case Control, Unknown:
 			t.pieces[i] = text
+		}
+		t.joins.learn(text)
+	}
+	t.table = newTable(t.spec.Tokens)
+	t.indexSpecial()
+}
+
+// indexSpecial builds the matchers of tokens that are cut out of a text.
+func (t *Tokenizer) indexSpecial() {
+	var special, own []int32
+	for id := range int32(t.Len()) {
+		switch t.typeOf(id) {
+		case Control, Unknown:
 			special = append(special, id)
 		case UserDefined:
 			own = append(own, id)
 		}
-		t.joins.learn(text)
 	}
 	text := func(id int32) string { return t.pieces[id] }
 	t.own = newMatcher(own, text)

@@ -852,7 +852,11 @@ type Tokenizer struct {
 	AddEos         bool   `protobuf:"varint,10,opt,name=add_eos,json=addEos,proto3" json:"add_eos,omitempty"`
 	AddSpacePrefix bool   `protobuf:"varint,11,opt,name=add_space_prefix,json=addSpacePrefix,proto3" json:"add_space_prefix,omitempty"`
 	// Ids that end a generation, eos among them.
-	End           []int32 `protobuf:"varint,12,rep,packed,name=end,proto3" json:"end,omitempty"`
+	End []int32 `protobuf:"varint,12,rep,packed,name=end,proto3" json:"end,omitempty"`
+	// Two tokens with a space between, the one to merge first in front; for byte-level vocabularies.
+	Merges []string `protobuf:"bytes,13,rep,name=merges,proto3" json:"merges,omitempty"`
+	// GGUF's tokenizer.ggml.pre: how a byte-level vocabulary cuts words.
+	Pre           string `protobuf:"bytes,14,opt,name=pre,proto3" json:"pre,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -969,6 +973,20 @@ func (x *Tokenizer) GetEnd() []int32 {
 		return x.End
 	}
 	return nil
+}
+
+func (x *Tokenizer) GetMerges() []string {
+	if x != nil {
+		return x.Merges
+	}
+	return nil
+}
+
+func (x *Tokenizer) GetPre() string {
+	if x != nil {
+		return x.Pre
+	}
+	return ""
 }
 
 type GenerateRequest struct {
@@ -1559,7 +1577,7 @@ const file_api_worker_v1_worker_proto_rawDesc = "" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"e\n" +
 	"\x04Card\x128\n" +
 	"\ttokenizer\x18\x01 \x01(\v2\x1a.berth.worker.v1.TokenizerR\ttokenizer\x12#\n" +
-	"\rchat_template\x18\x02 \x01(\tR\fchatTemplate\"\xab\x02\n" +
+	"\rchat_template\x18\x02 \x01(\tR\fchatTemplate\"\xd5\x02\n" +
 	"\tTokenizer\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06tokens\x18\x02 \x03(\tR\x06tokens\x12\x16\n" +
@@ -1573,7 +1591,9 @@ const file_api_worker_v1_worker_proto_rawDesc = "" +
 	"\aadd_eos\x18\n" +
 	" \x01(\bR\x06addEos\x12(\n" +
 	"\x10add_space_prefix\x18\v \x01(\bR\x0eaddSpacePrefix\x12\x10\n" +
-	"\x03end\x18\f \x03(\x05R\x03end\"\xb9\x03\n" +
+	"\x03end\x18\f \x03(\x05R\x03end\x12\x16\n" +
+	"\x06merges\x18\r \x03(\tR\x06merges\x12\x10\n" +
+	"\x03pre\x18\x0e \x01(\tR\x03pre\"\xb9\x03\n" +
 	"\x0fGenerateRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12 \n" +
