@@ -8,6 +8,7 @@
 //   - S2 A token that is banned, masked, or cut by a limit is never chosen; the most likely allowed one never is cut.
 //   - S3 Greedy takes the lowest id of the highest logit.
 //   - S4 Nothing is allocated per token.
+//   - S5 No logits and no parameters make it panic: where nothing can be chosen it says −1.
 //
 // It never sees text, and never draws from a shared random source.
 package sampler

@@ -35,20 +35,27 @@ func New(vocab int) *Sampler {
 }
 
 // Next chooses a token from logits, one f32 per id, which it overwrites. The log-probability is that of the chosen id
-// under the logits as given, 0 unless p asks for it. p's ids must be inside the vocabulary.
+// under the logits as given, 0 unless p asks for it. p's ids must be inside the vocabulary. The id is −1 if no token can
+// be chosen: every one is banned, or the logits are no numbers.
 func (s *Sampler) Next(logits []float32, p *model.Sampling) (id int32, logprob float32) {
 	if !p.Logprob {
 		return s.choose(logits, p), 0
 	}
 	s.given = append(s.given[:0], logits...)
-	id = s.choose(logits, p)
+	if id = s.choose(logits, p); id < 0 {
+		return id, 0
+	}
 	return id, float32(float64(s.given[id]) - logSumExp(s.given))
 }
 
 func (s *Sampler) choose(logits []float32, p *model.Sampling) int32 {
 	s.shape(logits, p)
-	if p.Temperature < GreedyBelow {
-		return argmax(logits)
+	best := argmax(logits)
+	switch top := float64(logits[best]); {
+	case math.IsNaN(top), math.IsInf(top, 0):
+		return -1
+	case p.Temperature < GreedyBelow:
+		return best
 	}
 	s.cut(logits, p)
 	return s.draw(p.Seed, p.Counter)
@@ -76,7 +83,7 @@ func (s *Sampler) Probs(logits []float32, p *model.Sampling, out []float64) {
 func (s *Sampler) cut(logits []float32, p *model.Sampling) {
 	top := logits[argmax(logits)]
 	floor := float32(math.Inf(-1))
-	if p.MinP > 0 {
+	if p.MinP > 0 && p.MinP <= 1 {
 		floor = top + float32(math.Log(float64(p.MinP)))
 	}
 	s.keep = s.keep[:0]
@@ -147,6 +154,7 @@ func (s *Sampler) draw(seed, counter uint64) int32 {
 	return s.keep[len(s.keep)-1].id
 }
 
+// argmax is the lowest id of the highest logit; a NaN is never higher than what stands before it.
 func argmax(x []float32) int32 {
 	best := 0
 	for i, v := range x {

@@ -157,6 +157,29 @@ func TestMaskAndBanned(t *testing.T) { // S2
 	}
 }
 
+func TestNothingToChoose(t *testing.T) { // S5
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	for what, c := range map[string]struct {
+		logits []float32
+		p      model.Sampling
+	}{
+		"all NaN":       {[]float32{nan, nan, nan}, model.Sampling{}},
+		"NaN, sampled":  {[]float32{nan, nan, nan}, model.Sampling{Temperature: 1}},
+		"infinite":      {[]float32{0, inf, 1}, model.Sampling{Temperature: 1, TopK: 2}},
+		"all banned":    {[]float32{0, 1, 2}, model.Sampling{Banned: []int32{0, 1, 2}}},
+		"all masked":    {[]float32{0, 1, 2}, model.Sampling{Temperature: 1, Mask: []uint64{0}}},
+		"with logprobs": {[]float32{nan, nan, nan}, model.Sampling{Temperature: 1, Logprob: true}},
+	} {
+		if id, lp := New(3).Next(c.logits, &c.p); id != -1 || lp != 0 {
+			t.Errorf("%s: id %d, log-probability %g", what, id, lp)
+		}
+	}
+	odd := &model.Sampling{Temperature: 1e-5, MinP: 5, TopP: 1e-30, TopK: 1 << 30}
+	if id, _ := New(3).Next([]float32{0, nan, 2}, odd); id != 2 {
+		t.Errorf("odd parameters: id %d", id)
+	}
+}
+
 func BenchmarkNext(b *testing.B) {
 	const vocab = 262_144
 	rng := rand.New(rand.NewPCG(1, 2))
