@@ -85,6 +85,9 @@ func (b *branch) remaining(p *kvpool.Pool) int {
 	return len(b.resume.Tokens) - p.Tokens(b.pool)
 }
 
+// decodes says that only the branch's last token is to be computed.
+func (b *branch) decodes(p *kvpool.Pool) bool { return b.holds && b.remaining(p) == 1 }
+
 // row describes the branch's part of a step.
 func (b *branch) row(p *kvpool.Pool) model.Row {
 	at := p.Tokens(b.pool)

@@ -92,18 +92,19 @@ func (e *engine) run(ctx context.Context) (err error) {
 		if err := e.hear(ctx); err != nil {
 			return err
 		}
-		e.relieve()
 		planned := e.sched.schedule()
 		e.askGrowth()
-		if len(planned) == 0 {
-			e.report(Stats{})
-			e.line.beatSoon()
-			if err := e.wait(ctx); err != nil {
+		if len(planned) > 0 {
+			if err := e.step(planned); err != nil {
 				return err
 			}
+		}
+		if freed := e.relieve(); freed || len(planned) > 0 {
 			continue
 		}
-		if err := e.step(planned); err != nil {
+		e.report(Stats{})
+		e.line.beatSoon()
+		if err := e.wait(ctx); err != nil {
 			return err
 		}
 	}

@@ -36,7 +36,8 @@ func (e *engine) left(b *branch) int {
 // before the answer has come. A refusal says that the branch cannot go on, now or later.
 func (e *engine) grow(b *branch, need int) {
 	b.growth, b.asked, b.account.asking = growthAsked, need, true
-	cmd := &ledgerv1.Grow{Reservation: b.reservation, Need: uint64(need), Want: uint64(max(0, min(need, e.left(b)-need)))}
+	want := min(need, e.left(b)-need, len(e.pool.Geometry().Groups)*growAhead) // more would be given back at once
+	cmd := &ledgerv1.Grow{Reservation: b.reservation, Need: uint64(need), Want: uint64(max(0, want))}
 	e.line.propose(&ledgerv1.Command{Kind: &ledgerv1.Command_Grow{Grow: cmd}}, func(e *engine, r *ledgerv1.Result) {
 		if e.byID[cmd.Reservation] != b || b.growth != growthAsked {
 			return
@@ -94,20 +95,21 @@ func (e *engine) hearNotice(n *workerv1.Notice) {
 	}
 }
 
-// relieve makes room for the first branch that is short while the ledger has nothing: those behind it let go (W3). Pages
+// relieve makes room for the first branch that is short, if the ledger has nothing for it: those behind it let go (W3),
+// and it says whether any did. It comes after the step, when those before the branch have taken what they want. Pages
 // that go by the ledger are on their way until a notice shows the return. A wish that room inside the account has
 // fulfilled meanwhile is withdrawn.
-func (e *engine) relieve() {
+func (e *engine) relieve() (freed bool) {
 	for _, b := range e.sched.branches {
 		if b.growth == growthWaiting && b.short == 0 && b.chunk > 0 {
 			e.withdraw(b)
 		}
 	}
-	i := slices.IndexFunc(e.sched.branches, func(b *branch) bool { return b.growth == growthWaiting && b.short > 0 })
-	if i < 0 || e.returning || e.notice.Revision < e.returnRev {
-		return
+	b := e.sched.firstShort()
+	if b == nil || b.growth != growthWaiting || e.returning || e.notice.Revision < e.returnRev {
+		return false
 	}
-	victims, _ := e.sched.relieve(e.sched.branches[i], e.accounts)
+	victims, _ := e.sched.relieve(b, e.accounts)
 	for _, v := range victims {
 		v.history.preemptions++
 		v.history.preempted = append(v.history.preempted, e.now())
@@ -116,6 +118,7 @@ func (e *engine) relieve() {
 		e.returning = true
 		e.line.propose(returnPages(r), func(e *engine, r *ledgerv1.Result) { e.returning, e.returnRev = false, r.Revision })
 	}
+	return len(victims) > 0
 }
 
 func (e *engine) withdraw(b *branch) {

@@ -100,8 +100,9 @@ func TestAheadOfNeedAsksForOneBranch(t *testing.T) {
 	}
 }
 
-// TestShortOnesStopOnlyThoseBehind lets a branch start though a later one of its account is short.
-func TestShortOnesStopOnlyThoseBehind(t *testing.T) { // W3
+// TestTheFirstShortOneAsks lets a later branch of an account pause without a word while an earlier one lacks pages, and
+// an earlier one ask whatever later ones lack.
+func TestTheFirstShortOneAsks(t *testing.T) { // W3
 	e := alone(t, 100)
 	late := take(t, e, 9, 1, prompt(9, 4), 50)
 	if planned := e.sched.schedule(); len(planned) != 1 {
@@ -110,9 +111,11 @@ func TestShortOnesStopOnlyThoseBehind(t *testing.T) { // W3
 	if err := e.step(e.sched.planned); err != nil {
 		t.Fatal(err)
 	}
+	if e.sched.schedule(); late.short == 0 {
+		t.Error("the only branch lacks a page and does not say so")
+	}
 	early := take(t, e, 2, 0, prompt(2, 4), 50) // preempted before: it brings no pages
-	e.sched.schedule()
-	if late.short == 0 || early.short == 0 {
-		t.Errorf("late lacks %d pages, early %d: both must ask", late.short, early.short)
+	if planned := e.sched.schedule(); len(planned) != 0 || late.short != 0 || early.short == 0 {
+		t.Errorf("late lacks %d pages, early %d: the early one must ask, the late one pause", late.short, early.short)
 	}
 }

@@ -35,25 +35,27 @@ func (s *scheduler) remove(b *branch) {
 	}
 }
 
-// schedule gives every branch that runs in the next step its chunk and pages, and returns them in order. A branch that
-// wants pages beyond its account's room has short set instead; while it is short, branches behind it in its account
-// start nothing new, so that what is freed reaches it.
+// schedule gives every branch that runs in the next step its chunk and pages, and returns them in order. Pages are taken
+// in order: a branch that wants more than its account has room for has short set, and those behind it in its account
+// take nothing new, so that what is freed reaches it (W3). Of the budget, decodes get their token each, prompts the rest.
 func (s *scheduler) schedule() []*branch {
 	s.planned = s.planned[:0]
 	left, prefills := s.budget, s.prefills
 	for _, b := range s.branches {
 		b.chunk, b.short, b.account.short = 0, 0, nil
-	}
-	for _, b := range s.branches {
-		if b.holds && b.remaining(s.pool) == 1 && left > 0 && s.plan(b, 1) {
+		if b.decodes(s.pool) {
 			left--
 		}
 	}
+	decodes := s.budget - max(0, left)
 	for _, b := range s.branches {
-		if left == 0 || prefills == 0 {
-			break
+		if b.decodes(s.pool) {
+			if decodes > 0 && s.plan(b, 1) {
+				decodes--
+			}
+			continue
 		}
-		if b.chunk > 0 || b.short > 0 || !b.holds && !s.start(b) {
+		if left <= 0 || prefills == 0 || !b.holds && !s.start(b) {
 			continue
 		}
 		n := min(left, b.remaining(s.pool))
@@ -69,7 +71,13 @@ func (s *scheduler) schedule() []*branch {
 
 // plan takes the pages of the branch's next n tokens, all or none.
 func (s *scheduler) plan(b *branch, n int) bool {
-	if err := s.pool.Extend(b.pool, s.pool.Tokens(b.pool)+n); err != nil {
+	upto := s.pool.Tokens(b.pool) + n
+	if b.account.short != nil {
+		if need, _ := s.pool.Need(b.pool, upto); need > 0 {
+			return false
+		}
+	}
+	if err := s.pool.Extend(b.pool, upto); err != nil {
 		s.lack(b, shortfall(err))
 		return false
 	}
@@ -81,7 +89,7 @@ func (s *scheduler) plan(b *branch, n int) bool {
 // start puts the branch on the longest prefix that the cache has, if its account has room for all of its tokens: what
 // starts is not stopped by its own prompt.
 func (s *scheduler) start(b *branch) bool {
-	if first := b.account.short; first != nil && first.key.compare(b.key) < 0 {
+	if b.account.short != nil {
 		return false
 	}
 	if _, err := s.pool.Match(b.pool, b.resume.Tokens); err != nil {
@@ -98,11 +106,16 @@ func (s *scheduler) start(b *branch) bool {
 }
 
 // lack notes that the branch wants pages that its account has no room for.
-func (s *scheduler) lack(b *branch, pages int) {
-	b.short = max(1, pages)
-	if first := b.account.short; first == nil || b.key.compare(first.key) < 0 {
-		b.account.short = b
+func (s *scheduler) lack(b *branch, pages int) { b.short, b.account.short = max(1, pages), b }
+
+// firstShort is the first branch in order that wants pages, nil if none does.
+func (s *scheduler) firstShort() *branch {
+	for _, b := range s.branches {
+		if b.short > 0 {
+			return b
+		}
 	}
+	return nil
 }
 
 // shortfall is the pages that an allocation lacked. Only the branch's own account may be short: the overhead is sized
@@ -115,9 +128,9 @@ func shortfall(err error) int {
 	return short.Need - short.Room
 }
 
-// relieve makes room for b, which is short while the ledger has nothing to give: every account gives back what it does
-// not use, then branches behind b let go, the last one first, until b's account or the ledger has what b lacks. It
-// returns those that let go, and the pages given back.
+// relieve makes room for b, the first that is short, while the ledger has nothing to give: every other account gives back
+// what its branches have not taken, since those before b have what they want; then branches behind b let go, the last one
+// first, until b's account or the ledger has what b lacks. It returns those that let go, and the pages given back.
 func (s *scheduler) relieve(b *branch, accounts []*account) (victims []*branch, returned int) {
 	for _, a := range accounts {
 		if room := s.pool.Room(a.id); a != b.account && room > 0 {

@@ -56,7 +56,7 @@ func TestStopID(t *testing.T) {
 // TestShortOfPages runs many requests of three groups on a pool that holds a fraction of them: nothing fails, nothing is
 // cut, every answer is as alone, and all pages come back.
 func TestShortOfPages(t *testing.T) { // W2, W3, W4, W6
-	for _, pages := range []int{70, 150} {
+	for _, pages := range []int{45, 60, 150} {
 		t.Run(fmt.Sprint(pages), func(t *testing.T) {
 			c := start(t, setup{pages: pages, slots: 16})
 			shared := prompt(3, 24)
@@ -81,7 +81,7 @@ func TestShortOfPages(t *testing.T) { // W2, W3, W4, W6
 				n += int(p)
 			}
 			t.Logf("%d preemptions, %d steps", n, c.device.steps)
-			if pages == 70 && n == 0 {
+			if pages < 100 && n == 0 {
 				t.Error("nothing was preempted: the pool is too large for this test")
 			}
 		})
