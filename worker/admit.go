@@ -45,7 +45,7 @@ func (e *engine) admit(b *branch, r *workerv1.GenerateRequest) error {
 	if r.Incarnation != e.identity.session {
 		return &RefusedError{b.reservation, fmt.Sprintf("it names incarnation %d, this is %d", r.Incarnation, e.identity.session)}
 	}
-	if e.tombs[b.reservation] || e.byID[b.reservation] != nil {
+	if e.spent.has(b.reservation) || e.byID[b.reservation] != nil {
 		return &RefusedError{b.reservation, "it was given up, or is here already"}
 	}
 	b.account = e.account(r.ShareGroup)

@@ -3,6 +3,7 @@ package worker
 import (
 	"fmt"
 	"hash/fnv"
+	"sync/atomic"
 
 	"github.com/berthd/berth/kvpool"
 	"github.com/berthd/berth/model"
@@ -17,6 +18,7 @@ type hashDevice struct {
 	memory   [][]uint64 // by page, by slot: hash of the prefix that ends there
 	pending  *model.Result
 	steps    int
+	broken   atomic.Bool // its logits are no numbers
 }
 
 func newHashDevice(g kvpool.Geometry, pages int) *hashDevice {
@@ -38,7 +40,7 @@ func (d *hashDevice) Submit(p *model.Plan) error {
 			}
 			id = int32(h % vocab)
 		}
-		if row.Outputs == 0 {
+		if row.Outputs == 0 || d.broken.Load() {
 			id = -1
 		}
 		r.IDs = append(r.IDs, id)

@@ -16,6 +16,9 @@ import (
 // ErrFenced ends the requests of an incarnation that the ledger has ended.
 var ErrFenced = errors.New("the worker's incarnation was fenced")
 
+// errNoToken ends a branch whose logits are no numbers, or all of whose tokens are banned.
+var errNoToken = errors.New("the model's logits leave no token to choose")
+
 // growAhead is how many tokens of each branch an account keeps room for, in blocks: growth is asked before it is needed.
 const growAhead = 2
 
@@ -31,7 +34,7 @@ type engine struct {
 	inbox     chan func(*engine)
 	accounts  []*account
 	byID      map[uint64]*branch // by reservation
-	tombs     map[uint64]bool    // reservations refused for ever
+	spent     *spent             // reservations that are over here
 	notice    *workerv1.Notice   // the newest
 	returning bool               // pages for a waiter are on their way back to the ledger
 	returnRev uint64             // revision of their return
@@ -68,7 +71,7 @@ func newEngine(d Device, g kvpool.Geometry, pages int, id identity, l *line, sta
 	}
 	return &engine{
 		device: d, pool: p, sched: newScheduler(p), line: l, identity: id, now: time.Now, stats: stats,
-		inbox: make(chan func(*engine), 256), byID: map[uint64]*branch{}, tombs: map[uint64]bool{},
+		inbox: make(chan func(*engine), 256), byID: map[uint64]*branch{}, spent: newSpent(),
 		notice: &workerv1.Notice{}, done: make(chan struct{}),
 	}, nil
 }
@@ -182,6 +185,10 @@ func (e *engine) settle(b *branch, id int32, at time.Time) {
 	if b.history.first.IsZero() {
 		b.history.first = at
 	}
+	if id < 0 {
+		e.end(b, ledgerv1.FinishReason_FINISH_REASON_ERROR, errNoToken)
+		return
+	}
 	reason, end := b.accept(id)
 	b.out.put(id)
 	if end {
@@ -200,6 +207,7 @@ func (e *engine) started(b *branch, at time.Time) {
 func (e *engine) end(b *branch, reason ledgerv1.FinishReason, err error) {
 	e.sched.remove(b)
 	delete(e.byID, b.reservation)
+	e.spent.add(b.reservation)
 	e.pool.Close(b.pool)
 	b.history.ended = e.now()
 	if spare := e.sched.spare(b.account, growAhead*e.pool.Geometry().BlockSize); spare > 0 {
@@ -233,7 +241,9 @@ func returnPages(r []*ledgerv1.Returned) *ledgerv1.Command {
 
 // tell sends what has changed in the prefix cache.
 func (e *engine) tell() {
-	if e.events = e.pool.Events(e.events[:0]); len(e.events) > 0 {
+	if e.line.lost() {
+		e.tellAll()
+	} else if e.events = e.pool.Events(e.events[:0]); len(e.events) > 0 {
 		e.line.cache(e.events, false)
 	}
 }

@@ -88,8 +88,8 @@ func (e *engine) hearNotice(n *workerv1.Notice) {
 		e.settleGrowth(b)
 	}
 	for _, id := range n.Orphans {
-		if e.byID[id] == nil && !e.tombs[id] {
-			e.tombs[id] = true
+		if e.byID[id] == nil && !e.spent.has(id) {
+			e.spent.add(id)
 			e.line.propose(&ledgerv1.Command{Kind: &ledgerv1.Command_Tombstone{Tombstone: &ledgerv1.Tombstone{Reservation: id}}}, nil)
 		}
 	}

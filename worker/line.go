@@ -26,18 +26,19 @@ type line struct {
 	log     *slog.Logger
 	deliver func(func(*engine))
 
-	mu     sync.Mutex
-	queue  []proposal // without result, ascending sequence
-	sent   int        // of queue, how many the current stream carries
-	next   uint64     // sequence of the next proposal
-	acked  uint64
-	events []*workerv1.CacheEvents
-	evSeq  uint64
-	attach bool // a stream is up
-	due    bool // a heartbeat is wanted before its time
-	wake   chan struct{}
-	beat   func() *workerv1.Heartbeat
-	heard  time.Time
+	mu      sync.Mutex
+	queue   []proposal // without result, ascending sequence
+	sent    int        // of queue, how many the current stream carries
+	next    uint64     // sequence of the next proposal
+	acked   uint64
+	events  []*workerv1.CacheEvents
+	dropped bool // cache events were dropped: a reset must follow
+	evSeq   uint64
+	attach  bool // a stream is up
+	due     bool // a heartbeat is wanted before its time
+	wake    chan struct{}
+	beat    func() *workerv1.Heartbeat
+	heard   time.Time
 }
 
 type proposal struct {
@@ -59,6 +60,9 @@ func (l *line) propose(c *ledgerv1.Command, result func(*engine, *ledgerv1.Resul
 	l.nudge()
 }
 
+// maxEvents bounds the messages that wait for a router that reads none.
+const maxEvents = 1024
+
 // maxBlocks bounds the block events of one message, far below what a gRPC message may hold.
 const maxBlocks = 16384
 
@@ -71,7 +75,11 @@ func (l *line) cache(events []kvpool.Event, reset bool) {
 		return // the next stream begins with a reset
 	}
 	if reset {
-		l.events = nil
+		l.events, l.dropped = nil, false
+	}
+	if l.dropped || len(l.events) >= maxEvents {
+		l.events, l.dropped = nil, true
+		return
 	}
 	events = slices.Clone(events) // names are sent later, the caller's slice is used again
 	for first := true; first || len(events) > 0; first = false {
@@ -80,6 +88,13 @@ func (l *line) cache(events []kvpool.Event, reset bool) {
 		l.events = append(l.events, cacheMessage(l.evSeq, reset && first, events[:n]))
 		events = events[n:]
 	}
+}
+
+// lost says that cache events were dropped since the last reset.
+func (l *line) lost() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dropped && l.attach && len(l.events) == 0
 }
 
 func cacheMessage(sequence uint64, reset bool, events []kvpool.Event) *workerv1.CacheEvents {
@@ -127,8 +142,8 @@ func (l *line) pending() []*workerv1.FromWorker {
 	return out
 }
 
-// serve works one stream until it breaks or the incarnation ends. The registration has been answered.
-func (l *line) serve(ctx context.Context, stream workerv1.Cluster_AttachClient, interval time.Duration) error {
+// serve works one stream until it breaks or the incarnation ends; hangUp breaks it. The registration has been answered.
+func (l *line) serve(ctx context.Context, hangUp func(), stream workerv1.Cluster_AttachClient, interval time.Duration) error {
 	l.mu.Lock()
 	l.sent, l.attach, l.events = 0, true, nil
 	l.mu.Unlock()
@@ -145,7 +160,10 @@ func (l *line) serve(ctx context.Context, stream workerv1.Cluster_AttachClient, 
 		defer close(sender)
 		cancel(l.send(ctx, stream, interval))
 	}()
-	defer func() { <-sender }()
+	defer func() {
+		hangUp() // a sender that the router keeps waiting must not keep the line
+		<-sender
+	}()
 	err := l.receive(stream)
 	cancel(err)
 	return err

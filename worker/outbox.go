@@ -70,3 +70,13 @@ func (o *outbox) next(ctx context.Context, ended <-chan struct{}, ids []int32) (
 	}
 	return ids, o.state, err
 }
+
+// last waits for the branch's end, which is a step away once it was cancelled, or for the engine's.
+func (o *outbox) last(ended <-chan struct{}) outcome {
+	for {
+		_, state, err := o.next(context.Background(), ended, nil)
+		if state.done || err != nil {
+			return state
+		}
+	}
+}

@@ -48,6 +48,7 @@ func (w *Worker) Generate(r *workerv1.GenerateRequest, stream grpc.ServerStreami
 	out, err := relay(stream, e, b)
 	if !out.done {
 		e.do(context.WithoutCancel(ctx), func(e *engine) { e.cancel(b) })
+		out = b.out.last(e.done)
 	}
 	w.traceEnd(ctx, span, b, out, err)
 	return rpcError(err)

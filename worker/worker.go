@@ -222,7 +222,7 @@ func (w *Worker) attach(ctx context.Context, router string, nonce []byte, l *lin
 	if err := opened(m.GetRegistered().GetOpened()); err != nil {
 		return err
 	}
-	return l.serve(ctx, stream, w.cfg.Lease/3)
+	return l.serve(ctx, cancel, stream, w.cfg.Lease/3)
 }
 
 func refusedRegistration(r *ledgerv1.Refusal) error {

@@ -132,6 +132,19 @@ func TestCancelsLeaveNothing(t *testing.T) { // W5
 	c.await("drain", c.drained)
 }
 
+func TestNoTokenToChoose(t *testing.T) { // W6
+	c := start(t, setup{pages: 150, slots: 4})
+	c.device.broken.Store(true)
+	if _, err := c.generate(t.Context(), c.reserve(ask{"g", prompt(1, 9), 5}), 0); status.Code(err) != codes.Internal {
+		t.Errorf("ended with %v", err)
+	}
+	c.await("drain", c.drained)
+	c.device.broken.Store(false)
+	if a, err := c.generate(t.Context(), c.reserve(ask{"g", prompt(1, 9), 5}), 0); err != nil || len(a.ids) != 5 {
+		t.Errorf("after it: %v, %v", a.ids, err)
+	}
+}
+
 func TestBrokenLine(t *testing.T) {
 	c := start(t, setup{pages: 120, slots: 16})
 	var wg sync.WaitGroup
