@@ -129,15 +129,16 @@ func (c *config) geometry(layout model.KVLayout) kvpool.Geometry {
 func (c *config) pages(g kvpool.Geometry, pageBytes, modelLen int) (int, error) {
 	least := g.Overhead() + g.Demand(c.BlockSize).Pages
 	want := g.Overhead() + c.MaxSeqs*g.Demand(modelLen).Pages
-	pages := want
-	if c.KVMemory.auto {
-		limit, err := memoryLimit()
-		if err != nil {
-			return 0, fmt.Errorf("--kv-memory auto: %w; give bytes, such as --kv-memory 1GiB", err)
-		}
+	limit, err := memoryLimit()
+	pages := int(c.KVMemory.bytes) / pageBytes
+	switch {
+	case c.KVMemory.auto && err != nil:
+		return 0, fmt.Errorf("--kv-memory auto: %w; give bytes, such as --kv-memory 1GiB", err)
+	case c.KVMemory.auto:
 		pages = min(want, int(limit/2)/pageBytes)
-	} else {
-		pages = int(c.KVMemory.bytes) / pageBytes
+	case err == nil && uint64(c.KVMemory.bytes) > limit:
+		return 0, &SizingError{"SIZ-001", fmt.Sprintf("--kv-memory %v is more than the %v that this machine has to give",
+			c.KVMemory.bytes, flags.Bytes(limit))}
 	}
 	if pages < least {
 		return 0, &SizingError{"SIZ-002", fmt.Sprintf(

@@ -50,7 +50,7 @@ func load(c *config, log *slog.Logger) (*loaded, error) {
 	card := worker.NewCard(m.File, template)
 	fingerprint, err := worker.Fingerprint(card)
 	if err != nil {
-		return nil, err
+		return nil, &flags.UsageError{Err: fmt.Errorf("WGT-001: %s: tokenizer or chat template: %w", c.Model, err)}
 	}
 	device, err := cpu.Open(m, cpu.Config{
 		Threads: c.threads(), Pages: pages, BlockSize: c.BlockSize, KV: c.KVDtype, MaxBatchTokens: c.MaxBatchTokens,
