@@ -14,7 +14,9 @@ func (r *Router) completions(w http.ResponseWriter, req *http.Request) error {
 	if err != nil {
 		return err
 	}
+	defer f.done() // for a panic
 	q, err := r.prepare(ctx, f, strings.HasSuffix(req.URL.Path, "/chat/completions"))
+	f.done()
 	if err != nil {
 		return err
 	}
@@ -59,11 +61,12 @@ func (r *Router) prepare(ctx context.Context, f *fields, chat bool) (*request, e
 	if err := r.queue.crowded(r.cfg.Now()); err != nil {
 		return nil, err
 	}
+	to := r.reach(name, k)
 	_, span := r.trace.start(ctx, spanTokenize)
 	if chat {
 		q.prompt, err = readChat(f, k)
 	} else {
-		q.prompt, err = readPrompt(f, k)
+		q.prompt, err = readPrompt(f, k, r.promptLimit(to), q.maxTokens)
 	}
 	span.end(err)
 	if err == nil {
@@ -73,5 +76,5 @@ func (r *Router) prepare(ctx context.Context, f *fields, chat bool) (*request, e
 		return nil, err
 	}
 	r.trace.note(ctx, func(rec *record) { rec.prompt = len(q.prompt) })
-	return q, q.bound(r.reach(name, k))
+	return q, q.bound(to)
 }

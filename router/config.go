@@ -57,7 +57,9 @@ type Config struct {
 	QueueTimeout  time.Duration // longest wait before admission; 60 s
 	ResumeTimeout time.Duration // longest wait for another worker once admitted; 60 s
 	WriteTimeout  time.Duration // a client that takes nothing for as long is gone; 30 s
+	ReadTimeout   time.Duration // longest wait for a body, and a second more for each 4 KiB that came; 30 s
 	MaxBodyBytes  int64         // of a request; 32 MiB
+	BodiesBytes   int64         // of all bodies that are being read or parsed; 256 MiB, at least one of MaxBodyBytes
 	IndexBytes    int64         // of the prefix index; 64 MiB
 
 	// Now tells the time of durations; zero: time.Now.
@@ -79,7 +81,8 @@ func (c Config) Validate() error {
 	}{
 		{"queue requests", int64(c.QueueRequests)}, {"queue tokens", int64(c.QueueTokens)},
 		{"queue timeout", int64(c.QueueTimeout)}, {"resume timeout", int64(c.ResumeTimeout)},
-		{"write timeout", int64(c.WriteTimeout)}, {"body bytes", c.MaxBodyBytes}, {"index bytes", c.IndexBytes},
+		{"write timeout", int64(c.WriteTimeout)}, {"read timeout", int64(c.ReadTimeout)},
+		{"body bytes", c.MaxBodyBytes}, {"bytes of all bodies", c.BodiesBytes}, {"index bytes", c.IndexBytes},
 	} {
 		if bound.value < 0 {
 			faults = append(faults, fmt.Errorf("%s %d: want 0 for the default, or more", bound.name, bound.value))
@@ -95,7 +98,10 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.QueueTimeout, time.Minute)
 	orDefault(&c.ResumeTimeout, time.Minute)
 	orDefault(&c.WriteTimeout, 30*time.Second)
+	orDefault(&c.ReadTimeout, 30*time.Second)
 	orDefault(&c.MaxBodyBytes, 32<<20)
+	orDefault(&c.BodiesBytes, 256<<20)
+	c.BodiesBytes = max(c.BodiesBytes, c.MaxBodyBytes+1)
 	orDefault(&c.IndexBytes, 64<<20)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

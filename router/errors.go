@@ -37,6 +37,7 @@ var (
 	kindInvalid     = kind{"REQ-001", "invalid_request", http.StatusBadRequest, typeInvalid}
 	kindUnsupported = kind{"REQ-002", "unsupported", http.StatusBadRequest, typeInvalid}
 	kindBodyTooBig  = kind{"REQ-003", "body_too_large", http.StatusRequestEntityTooLarge, typeInvalid}
+	kindSlowBody    = kind{"REQ-001", "request_timeout", http.StatusRequestTimeout, typeInvalid}
 	kindModel       = kind{"MDL-001", "model_not_found", http.StatusNotFound, typeInvalid}
 	kindNoPath      = kind{"REQ-001", "not_found", http.StatusNotFound, typeInvalid}
 	kindNoMethod    = kind{"REQ-001", "method_not_allowed", http.StatusMethodNotAllowed, typeInvalid}

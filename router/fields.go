@@ -11,6 +11,8 @@ import (
 type fields struct {
 	raw   map[string]json.RawMessage
 	fault error
+	// done gives the room of the body back; nothing may be read after it.
+	done func()
 }
 
 // get is a member's JSON; absent and null are the same.
@@ -87,8 +89,14 @@ func (f *fields) number(name string, absent, lo, hi float64, open bool) float32 
 	return float32(v)
 }
 
+// maxDigits is more than any number needs that a request may have.
+const maxDigits = 400
+
 // whole reads a JSON number that is a whole one, however it is written.
 func whole(raw json.RawMessage) (int64, bool) {
+	if len(raw) > maxDigits {
+		return 0, false
+	}
 	s := string(raw)
 	if v, err := strconv.ParseInt(s, 10, 64); err == nil {
 		return v, true
@@ -98,24 +106,4 @@ func whole(raw json.RawMessage) (int64, bool) {
 		return 0, false
 	}
 	return int64(v), true
-}
-
-// ids are token ids of a vocabulary. False: raw is no list of whole numbers.
-func ids(raw json.RawMessage, param string, vocab int) ([]int32, bool, error) {
-	var list []json.RawMessage
-	if json.Unmarshal(raw, &list) != nil {
-		return nil, false, nil
-	}
-	out := make([]int32, len(list))
-	for i, e := range list {
-		v, ok := whole(e)
-		if !ok {
-			return nil, false, nil
-		}
-		if v < 0 || v >= int64(vocab) {
-			return nil, true, invalid(param, "%s: id %d is outside the vocabulary, which has %d", param, v, vocab)
-		}
-		out[i] = int32(v)
-	}
-	return out, true, nil
 }

@@ -5,10 +5,10 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"io"
 	"net/http"
 	"regexp"
 	"runtime/debug"
+	"time"
 )
 
 // Handler serves clients: the OpenAI API, health, and metrics.
@@ -52,6 +52,11 @@ func (r *Router) guarded(next http.Handler) http.Handler {
 			id = newID()
 		}
 		w.Header().Set("X-Request-Id", id)
+		if req.Body != nil && req.Body != http.NoBody { // of which an error may be the answer, unread
+			if err := setReadDeadline(http.NewResponseController(w), time.Now().Add(r.cfg.ReadTimeout)); err != nil {
+				panic(http.ErrAbortHandler)
+			}
+		}
 		req = req.WithContext(context.WithValue(req.Context(), requestIDKey{}, id))
 		defer func() {
 			fault := recover()
@@ -98,7 +103,9 @@ func (r *Router) only(method string, h failing) http.HandlerFunc {
 func (r *Router) answerError(w http.ResponseWriter, req *http.Request, err error) {
 	r.trace.note(req.Context(), func(rec *record) { rec.fault = err })
 	if errors.Is(err, errGone) {
-		return
+		// A client that only closed its sending side after a whole request looks like one that left: net/http ends the
+		// request's context at either. It gets no answer, but never an end that looks like one.
+		panic(http.ErrAbortHandler)
 	}
 	e := asError(err)
 	if e.kind == kindInternal {
@@ -115,24 +122,6 @@ func (r *Router) refuse(w http.ResponseWriter, req *http.Request, e *Error) {
 	if err := writeJSON(w, r.cfg.WriteTimeout, e.Status(), e.body()); err != nil {
 		r.cfg.Log.Debug("error not delivered", "request_id", requestID(req.Context()), "error", err.Error())
 	}
-}
-
-// readBody reads a request's JSON object.
-func (r *Router) readBody(w http.ResponseWriter, req *http.Request) (*fields, error) {
-	data, err := io.ReadAll(http.MaxBytesReader(w, req.Body, r.cfg.MaxBodyBytes))
-	var tooBig *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooBig):
-		return nil, &Error{kind: kindBodyTooBig, Numbers: map[string]any{"limit_bytes": tooBig.Limit},
-			Message: "the body is larger than this router takes"}
-	case err != nil:
-		return nil, gone(err)
-	}
-	raw, err := parseObject(data)
-	if err != nil {
-		return nil, err
-	}
-	return &fields{raw: raw}, nil
 }
 
 func (r *Router) healthz(w http.ResponseWriter, _ *http.Request) error {

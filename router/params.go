@@ -55,11 +55,11 @@ func readParams(f *fields, chat bool, vocab int) params {
 	p.includeUsage = readStreamOptions(f, p.stream)
 	p.sampling = readSampling(f, vocab)
 	if raw, ok := f.get("stop_token_ids"); ok {
-		list, isList, err := ids(raw, "stop_token_ids", vocab)
+		list, isList, many, err := ids(raw, "stop_token_ids", vocab, maxStopIDs)
 		switch {
 		case err != nil:
 			f.fail(err)
-		case !isList || len(list) > maxStopIDs:
+		case !isList || many > 0:
 			f.fail(invalid("stop_token_ids", "stop_token_ids must be a list of at most %d token ids", maxStopIDs))
 		}
 		p.stopIDs = list
@@ -94,26 +94,41 @@ func readBias(f *fields, vocab int) map[int32]float32 {
 	if !ok {
 		return nil
 	}
-	var entries map[string]json.RawMessage
-	if json.Unmarshal(raw, &entries) != nil || len(entries) > maxBiases {
+	out := map[int32]float32{}
+	n := 0
+	isObject := eachMember(raw, func(literal, value []byte) bool {
+		if n++; n > maxBiases {
+			return false
+		}
+		id, v, err := oneBias(literal, value, vocab)
+		if err != nil {
+			f.fail(err)
+			return false
+		}
+		out[id] = v
+		return true
+	})
+	if !isObject || n > maxBiases {
 		f.fail(invalid("logit_bias", "logit_bias must be an object of at most %d numbers by token id", maxBiases))
 		return nil
 	}
-	out := make(map[int32]float32, len(entries))
-	for key, value := range entries {
-		id, err := strconv.ParseInt(key, 10, 64)
-		if err != nil || id < 0 || id >= int64(vocab) || strconv.FormatInt(id, 10) != key {
-			f.fail(invalid("logit_bias", "logit_bias: %q is no id of the vocabulary, which has %d", key, vocab))
-			return nil
-		}
-		v, err := strconv.ParseFloat(string(value), 64)
-		if err != nil || !(v >= -100 && v <= 100) {
-			f.fail(invalid("logit_bias", "logit_bias: the value of id %d must be a number from -100 to 100", id))
-			return nil
-		}
-		out[int32(id)] = float32(v)
-	}
 	return out
+}
+
+func oneBias(literal, value []byte, vocab int) (int32, float32, error) {
+	var key string
+	if len(literal) > maxDigits || json.Unmarshal(literal, &key) != nil {
+		key = "a long name"
+	}
+	id, err := strconv.ParseInt(key, 10, 64)
+	if err != nil || id < 0 || id >= int64(vocab) || strconv.FormatInt(id, 10) != key {
+		return 0, 0, invalid("logit_bias", "logit_bias: %q is no id of the vocabulary, which has %d", key, vocab)
+	}
+	v, err := strconv.ParseFloat(string(value), 64)
+	if err != nil || !(v >= -100 && v <= 100) {
+		return 0, 0, invalid("logit_bias", "logit_bias: the value of id %d must be a number from -100 to 100", id)
+	}
+	return int32(id), float32(v), nil
 }
 
 func readStops(f *fields) []string {
@@ -126,7 +141,7 @@ func readStops(f *fields) []string {
 	switch {
 	case json.Unmarshal(raw, &one) == nil:
 		list = []*string{&one}
-	case json.Unmarshal(raw, &list) != nil, len(list) > maxStops:
+	case crowded(raw, maxStops+1), json.Unmarshal(raw, &list) != nil, len(list) > maxStops:
 		f.fail(invalid("stop", "stop must be a string or a list of at most %d strings", maxStops))
 	}
 	var out []string
@@ -148,7 +163,7 @@ func readStreamOptions(f *fields, stream bool) (includeUsage bool) {
 		return false
 	}
 	var members map[string]json.RawMessage
-	if json.Unmarshal(raw, &members) != nil {
+	if crowded(raw, maxMembers) || json.Unmarshal(raw, &members) != nil {
 		f.fail(invalid("stream_options", "stream_options must be an object"))
 		return false
 	}

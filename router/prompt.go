@@ -10,22 +10,27 @@ import (
 )
 
 // readPrompt is the ids of a completion's prompt: one text, or one list of ids, each maybe as the only one of a
-// list.
-func readPrompt(f *fields, k *card) ([]int32, error) {
+// list. Of a list of more than limit ids it is only known how many there are: that is CTX-001, with maxTokens.
+func readPrompt(f *fields, k *card, limit, maxTokens int) ([]int32, error) {
 	raw, ok := f.get("prompt")
 	if !ok {
 		return nil, invalid("prompt", "prompt is missing: give a string or a list of token ids")
 	}
-	var list []json.RawMessage
-	if json.Unmarshal(raw, &list) == nil && len(list) > 0 {
-		if c := list[0][0]; c == '"' || c == '[' {
-			if len(list) > 1 {
-				return nil, unsupported("prompt")
+	n := 0
+	eachElement(raw, func(element []byte) bool {
+		if n == 0 {
+			if element[0] != '"' && element[0] != '[' {
+				return false
 			}
-			raw = list[0]
+			raw = element
 		}
+		n++
+		return n < 2
+	})
+	if n > 1 {
+		return nil, unsupported("prompt")
 	}
-	prompt, err := onePrompt(raw, k, f.boolean("add_special_tokens", true))
+	prompt, err := onePrompt(raw, k, f.boolean("add_special_tokens", true), limit, maxTokens)
 	if err != nil {
 		return nil, err
 	}
@@ -35,17 +40,20 @@ func readPrompt(f *fields, k *card) ([]int32, error) {
 	return prompt, nil
 }
 
-func onePrompt(raw json.RawMessage, k *card, beginning bool) ([]int32, error) {
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		if text == "" {
+func onePrompt(raw json.RawMessage, k *card, beginning bool, limit, maxTokens int) ([]int32, error) {
+	if raw[0] == '"' {
+		var text string
+		if err := json.Unmarshal(raw, &text); err != nil || text == "" {
 			return nil, invalid("prompt", "prompt is empty")
 		}
 		return k.encode(text, beginning), nil
 	}
-	prompt, isList, err := ids(raw, "prompt", k.tok.Len())
-	if err == nil && !isList {
+	prompt, isList, many, err := ids(raw, "prompt", k.tok.Len(), limit)
+	switch {
+	case err == nil && !isList:
 		err = invalid("prompt", "prompt must be a string or a list of token ids")
+	case many > 0:
+		err = contextExceeded(many, max(1, maxTokens), limit)
 	}
 	return prompt, err
 }
@@ -91,6 +99,12 @@ func renderChat(f *fields, k *card) (string, error) {
 	return text, nil
 }
 
+// What a chat may be made of, in JSON values: each takes a hundred bytes or more once it is read.
+const (
+	maxMessageValues = 1 << 17
+	maxTemplateArgs  = 1 << 12
+)
+
 // templateData are the names that a template gets from the router alone.
 var templateData = map[string]bool{
 	"tools": true, "documents": true, "messages": true, "add_generation_prompt": true,
@@ -103,6 +117,9 @@ func readTemplateArgs(f *fields) (map[string]any, error) {
 		return nil, nil
 	}
 	var extra map[string]any
+	if crowded(raw, maxTemplateArgs) {
+		return nil, invalid("chat_template_kwargs", "chat_template_kwargs has more than %d values", maxTemplateArgs)
+	}
 	if json.Unmarshal(raw, &extra) != nil {
 		return nil, invalid("chat_template_kwargs", "chat_template_kwargs must be an object")
 	}
@@ -118,6 +135,9 @@ func readMessages(f *fields, partsAsIs bool) ([]tokenizer.Message, error) {
 	raw, ok := f.get("messages")
 	if !ok {
 		return nil, invalid("messages", "messages is missing: give a list of messages")
+	}
+	if crowded(raw, maxMessageValues) {
+		return nil, invalid("messages", "messages are made of more than %d JSON values", maxMessageValues)
 	}
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) != nil || len(list) == 0 {

@@ -86,6 +86,14 @@ func (r *Router) reach(model string, k *card) reach {
 	return out
 }
 
+// promptLimit is how many ids of a prompt are read: what the model's workers allow or, while there is none, the queue.
+func (r *Router) promptLimit(to reach) int {
+	if to.length > 0 {
+		return to.length
+	}
+	return r.cfg.QueueTokens
+}
+
 // bound checks the request against what the model's workers can hold at all, and resolves an omitted max_tokens to what
 // is left.
 func (q *request) bound(to reach) error {

@@ -24,6 +24,7 @@ type Router struct {
 	prefixes  *prefixes
 	catalog   catalog
 	conns     conns
+	bodies    room
 	queue     *queue
 	claims    claims
 	flights   flights
@@ -49,6 +50,7 @@ func New(c Config) (*Router, error) {
 		prefixes:  newPrefixes(c.IndexBytes),
 		catalog:   catalog{cards: map[string]*card{}, fetches: map[string]*sync.Mutex{}},
 		conns:     conns{dial: c.Dial, open: map[string]*conn{}},
+		bodies:    room{limit: c.BodiesBytes},
 		queue:     newQueue(c.QueueRequests, c.QueueTokens),
 		claims:    claims{pending: map[string]claim{}},
 		flights:   flights{all: map[*flight]struct{}{}},

@@ -1,38 +1,57 @@
 package router
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"unicode/utf8"
 )
 
+// maxMembers is how many members a body may have: a multiple of those that there are.
+const maxMembers = 1024
+
+// unread is a value of which only the syntax is checked.
+type unread struct{}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (*unread) UnmarshalJSON([]byte) error { return nil }
+
 // parseObject reads a body that must be one JSON object, as strictly as a model's input deserves: what encoding/json
-// would mend in silence (invalid UTF-8, lone surrogates, a name given twice) is refused.
+// would mend in silence (invalid UTF-8, lone surrogates, a name given twice) is refused. The members are parts of data.
 func parseObject(data []byte) (map[string]json.RawMessage, error) {
 	if !utf8.Valid(data) {
 		return nil, invalid("", "the body is not valid UTF-8")
 	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(data, &fields); err != nil {
+	if err := json.Unmarshal(data, new(unread)); err != nil {
 		return nil, badJSON(data, err)
 	}
-	if fields == nil {
+	members := map[string]json.RawMessage{}
+	var fault error
+	isObject := eachMember(bytes.TrimLeft(data, " \n\t\r"), func(literal, value []byte) bool {
+		var name string
+		if err := json.Unmarshal(literal, &name); err != nil {
+			fault = badJSON(data, err)
+		} else if _, twice := members[name]; twice {
+			fault = invalid(name, "%s is given twice", name)
+		} else if len(members) == maxMembers {
+			fault = invalid("", "the body has more than %d members", maxMembers)
+		} else {
+			members[name] = value
+		}
+		return fault == nil
+	})
+	if !isObject {
 		return nil, invalid("", "the body must be a JSON object")
 	}
-	var fault error
-	seen := map[string]bool{}
-	scan(data, func(at, end int, member string, isName bool) {
-		switch {
-		case fault != nil:
-		case loneSurrogate(data[at:end]):
+	if fault != nil {
+		return nil, fault
+	}
+	scan(data, func(at, end int, member string, _ bool) {
+		if fault == nil && loneSurrogate(data[at:end]) {
 			fault = invalid(member, "a lone surrogate at byte %d of the body stands for no character", at)
-		case isName && seen[member]:
-			fault = invalid(member, "%s is given twice", member)
-		case isName:
-			seen[member] = true
 		}
 	})
-	return fields, fault
+	return members, fault
 }
 
 func badJSON(data []byte, err error) error {

@@ -58,6 +58,7 @@ func (r *Router) tokenize(w http.ResponseWriter, req *http.Request) error {
 	if err != nil {
 		return err
 	}
+	defer f.done()
 	name, k, err := r.modelOf(f)
 	if err != nil {
 		return err
@@ -94,12 +95,16 @@ func (r *Router) tokenize(w http.ResponseWriter, req *http.Request) error {
 	return gone(writeJSON(w, r.cfg.WriteTimeout, http.StatusOK, answer))
 }
 
+// maxDetokenized is how many ids one request may ask the text of.
+const maxDetokenized = 1 << 20
+
 // detokenize serves POST /detokenize.
 func (r *Router) detokenize(w http.ResponseWriter, req *http.Request) error {
 	f, err := r.readBody(w, req)
 	if err != nil {
 		return err
 	}
+	defer f.done()
 	_, k, err := r.modelOf(f)
 	if err != nil {
 		return err
@@ -108,9 +113,12 @@ func (r *Router) detokenize(w http.ResponseWriter, req *http.Request) error {
 	if !ok {
 		return invalid("tokens", "tokens is missing: give a list of token ids")
 	}
-	tokens, isList, err := ids(raw, "tokens", k.tok.Len())
-	if err == nil && !isList {
+	tokens, isList, many, err := ids(raw, "tokens", k.tok.Len(), maxDetokenized)
+	switch {
+	case err == nil && !isList:
 		err = invalid("tokens", "tokens must be a list of token ids")
+	case many > 0:
+		err = invalid("tokens", "tokens has %d ids, at most %d are taken", many, maxDetokenized)
 	}
 	if err != nil {
 		return err
