@@ -59,11 +59,11 @@ func benchmarkDecode(b *testing.B, open Opener, size int) {
 func benchmarkPrefill(b *testing.B, open Opener) {
 	const size = 512
 	d := newBench(b, open, RealModel(b), benchShape())
-	ids := randomIDs(d.model, size, 1)
+	ids, greedy := randomIDs(d.model, size, 1), &model.Sampling{}
 	for b.Loop() {
 		s := d.branch()
 		row := s.next(ids, 1)
-		row.Logits = false
+		row.Logits, row.Sampling = false, greedy
 		d.run(row)
 		s.drop()
 	}

@@ -10,6 +10,7 @@
 //	B3 the same bits: logits do not depend on batch size, chunking, block size, page numbers, threads or what else runs
 //	   in the step.
 //	B4 pages only: a page that a window has passed is not read, and a result does not depend on what pages held before.
+//	B5 one answer: a checkpoint folder gives the bits of the GGUF file of its weights on the f32 path.
 //
 // It never compares two devices with each other: only with the golden data, and a device with itself.
 //

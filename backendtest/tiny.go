@@ -14,7 +14,8 @@ const (
 	tinyClose     = 0.1  // B2 on a Q8_0 file
 )
 
-// RunTiny holds the small random models to golden.json. Their window is 32, so that most prompts cross it.
+// RunTiny holds the small random models to golden.json, and folders to the GGUF files of their weights. Windows are
+// 32, so that most prompts cross them. No file stands for the folder of a model.
 func RunTiny(t *testing.T, open Opener) {
 	for _, c := range []struct {
 		name, file, golden string
@@ -22,9 +23,11 @@ func RunTiny(t *testing.T, open Opener) {
 		tolerance          float32
 	}{
 		{"gemma3", "model-bf16.gguf", "golden", Shape{Exact: true, KV: "f32"}, tinyTolerance},
+		{"gemma3", "", "golden", Shape{KV: "f16"}, tinyClose}, // BF16 weights as they stand
 		{"gemma3", "model-q8_0.gguf", "golden_q8_0", Shape{Exact: true, KV: "f32"}, tinyTolerance},
 		{"gemma3", "model-q8_0.gguf", "golden_q8_0", Shape{KV: "f16"}, tinyClose},
 		{"llama", "model-f16.gguf", "golden", Shape{Exact: true, KV: "f32"}, tinyTolerance},
+		{"llama", "", "golden", Shape{KV: "f16"}, tinyClose},
 		{"llama", "model-q8_0.gguf", "golden_q8_0", Shape{Exact: true, KV: "f32"}, tinyTolerance},
 		{"llama", "model-q8_0.gguf", "golden_q8_0", Shape{KV: "f16"}, tinyClose},
 		{"mistral", "model-q8_0.gguf", "golden_q8_0", Shape{Exact: true, KV: "f32"}, tinyTolerance},
@@ -39,6 +42,25 @@ func RunTiny(t *testing.T, open Opener) {
 			checkTiny(t, open, filepath.Join("tiny", c.name), c.file, c.golden, c.shape, c.tolerance)
 		})
 	}
+	for name, file := range map[string]string{
+		"gemma3": "model-bf16.gguf", "llama": "model-f16.gguf", "qwen3": "model-f32.gguf",
+	} {
+		t.Run(name+"/folder", func(t *testing.T) { checkFolder(t, open, filepath.Join("tiny", name), file) })
+	}
+}
+
+// checkFolder is B5: on the f32 path a folder and the GGUF file of its weights give the same bits.
+func checkFolder(t *testing.T, open Opener, dir, file string) {
+	s := Shape{Exact: true, KV: "f32", BlockSize: 16, Pages: 256, MaxBatchTokens: 512, MaxRows: 8}
+	var logits [2][]float32
+	vocab := 0
+	for i, path := range []string{file, ""} {
+		m := openModel(t, filepath.Join(goldenDir, dir, path))
+		vocab = m.Vocab
+		ids := randomIDs(m, 100, 3)
+		logits[i] = newBench(t, open, m, s).branch().prefill(ids, 64, len(ids))
+	}
+	checkBits(t, logits[1], logits[0], vocab, "folder")
 }
 
 // checkTiny runs every prompt whole and in chunks, then its greedy continuation.

@@ -32,8 +32,8 @@ type architecture struct {
 	interleaved bool    // GGUF has the rows of q and k in the order of interleaved rope: see Tensor.deinterleave
 }
 
-// architectures are the names that Berth runs. Sources: Gemma 3, arXiv 2503.19786; Llama 3, arXiv 2407.21783; Mistral 7B
-// (GGUF calls it llama), arXiv 2310.06825; Qwen 2, arXiv 2407.10671; Qwen 3, arXiv 2505.09388; and the classes
+// architectures are the names that Berth runs. Sources: Gemma 3, arXiv 2503.19786; Llama 3, arXiv 2407.21783; Mistral
+// 7B (GGUF calls it llama), arXiv 2310.06825; Qwen 2, arXiv 2407.10671; Qwen 3, arXiv 2505.09388; and the classes
 // Gemma3ForCausalLM, LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM and Qwen3ForCausalLM of transformers.
 var architectures = map[string]architecture{
 	"gemma3": {

@@ -15,19 +15,24 @@ const (
 	maxDims          = 4
 )
 
-// File is an open GGUF file, version 2 or 3, little-endian: metadata and tensors as views of a read-only mapping.
-// Format: ggml/docs/gguf.md. A file on disk must not be cut short while it is open: reading a lost page is a SIGBUS.
+// File is an open GGUF file, version 2 or 3, little-endian, or a folder that says the same: metadata and tensors as
+// views of a read-only mapping. Format: ggml/docs/gguf.md. A file on disk must not be cut short while it is open:
+// reading a lost page is a SIGBUS.
 type File struct {
 	path    string
 	b       []byte
 	unmap   func() error
 	keys    map[string]value
 	tensors []Tensor // in name order
+	natural bool     // rows of q and k stand in the model's order
 }
 
-// OpenFile maps and checks a GGUF file. Everything that its header claims is compared with the file's size first; every
-// fault is a *WeightsError.
+// OpenFile maps and checks a GGUF file, or a folder with config.json, safetensors and tokenizer.json. Everything that
+// its header claims is compared with the file's size first; every fault is a *WeightsError.
 func OpenFile(path string) (*File, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return openFolder(path)
+	}
 	b, err := mapFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("open weights: %w", err)

@@ -20,11 +20,14 @@ func (k *keyReader) fail(name, format string, args ...any) {
 	if k.err != nil {
 		return
 	}
-	at := int64(-1)
-	if v, ok := k.file.keys[k.key(name)]; ok {
+	at, from := int64(-1), k.key(name)
+	if v, ok := k.file.keys[from]; ok {
 		at = int64(v.at)
+		if v.from != "" {
+			from = v.from
+		}
 	}
-	k.err = &WeightsError{File: k.file.path, Offset: at, What: k.key(name) + ": " + fmt.Sprintf(format, args...)}
+	k.err = &WeightsError{File: k.file.path, Offset: at, What: from + ": " + fmt.Sprintf(format, args...)}
 }
 
 // architecture finds the description of the file's model.

@@ -49,6 +49,7 @@ type value struct {
 	n     int
 	at    int // offset in the file, for faults
 	raw   []byte
+	from  string // file and key of a folder that it stands for
 }
 
 // metadata walks n keys. Values are checked for size and left where they are, so a huge vocabulary costs nothing here.

@@ -48,8 +48,8 @@ func (t Type) Block() (elements, bytes int) {
 	return f.elements, f.bytes
 }
 
-// Tensor is a named array whose Data is a view of the mapped file: valid until the File is closed, never written. Few are
-// copies, where a file's order is not the model's.
+// Tensor is a named array whose Data is a view of the mapped file: valid until the File is closed, never written. Few
+// are copies, where a file's order is not the model's.
 type Tensor struct {
 	Name string
 	Type Type
@@ -77,10 +77,10 @@ func (t *Tensor) Row(i int) []byte {
 	return t.Data[i*n : (i+1)*n]
 }
 
-// deinterleave is t with the rows of each head in the order of HF checkpoints: GGUF's converter stores the rows of Llama's
-// q and k so that rope's pair i is rows 2i and 2i + 1; here it is rows i and i + headDim/2, for every architecture. Scores
-// then are sums in one order, whatever kind of file the weights came in. The copy is the model's own, 2 of a layer's 7
-// matrices. Source: LlamaModel.permute of llama.cpp's convert_hf_to_gguf.py.
+// deinterleave is t with the rows of each head in the order of HF checkpoints: GGUF's converter stores the rows of
+// Llama's q and k so that rope's pair i is rows 2i and 2i + 1; here it is rows i and i + headDim/2, for every
+// architecture. Scores then are sums in one order, whatever kind of file the weights came in. The copy is the model's
+// own, 2 of a layer's 7 matrices. Source: LlamaModel.permute of llama.cpp's convert_hf_to_gguf.py.
 func (t *Tensor) deinterleave(headDim int) *Tensor {
 	out := *t
 	out.Data = make([]byte, 0, len(t.Data))

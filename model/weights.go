@@ -28,8 +28,8 @@ type LayerWeights struct {
 	Down                   *Tensor // [feed_forward, hidden]
 }
 
-// Open maps a GGUF file and finds the model in it. Faults of the file are *WeightsError. Close it (by File) when every
-// device has taken its copy of the weights.
+// Open maps a GGUF file or a folder of safetensors and finds the model in it. Faults of the file are *WeightsError.
+// Close it (by File) when every device has taken its copy of the weights.
 func Open(path string) (*Model, error) {
 	f, err := OpenFile(path)
 	if err != nil {
@@ -104,7 +104,7 @@ func (m *Model) bindLayer(w *tensorFinder, arch architecture, i int) LayerWeight
 		l.PostAttnNorm = w.find(name("post_attention_norm"), m.Hidden)
 		l.PostFFNNorm = w.find(name("post_ffw_norm"), m.Hidden)
 	}
-	if arch.interleaved && w.err == nil {
+	if arch.interleaved && !w.file.natural && w.err == nil {
 		l.Q, l.K = l.Q.deinterleave(m.HeadDim), l.K.deinterleave(m.HeadDim)
 	}
 	return l

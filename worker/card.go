@@ -13,7 +13,7 @@ import (
 // turnEnds are the texts of tokens that end an answer, in the families that files name badly.
 var turnEnds = []string{"<end_of_turn>", "<|eot_id|>", "<|im_end|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>"}
 
-// NewCard is the card of a model file, with template in place of the file's own unless that is empty.
+// NewCard is the card of a model file or folder, with template in place of the file's own unless that is empty.
 func NewCard(f *model.File, template string) *workerv1.Card {
 	t := &workerv1.Tokenizer{Bos: -1, Eos: -1, Unknown: -1, Padding: -1}
 	t.Kind, _ = f.String("tokenizer.ggml.model")
@@ -55,6 +55,8 @@ func ends(f *model.File, t *workerv1.Tokenizer) []int32 {
 			out = append(out, int32(v))
 		}
 	}
+	more, _ := f.Ints(model.EndTokens)
+	out = append(out, more...)
 	for id, text := range t.Tokens {
 		if len(text) > 4 && text[0] == '<' && slices.Contains(turnEnds, text) {
 			out = append(out, int32(id))

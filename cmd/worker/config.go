@@ -22,7 +22,7 @@ type config struct {
 	RPC            string        `name:"rpc" help:"Address of the gRPC server." default:"127.0.0.1:0"`
 	HTTP           string        `name:"http" help:"Address of /healthz, /readyz and /metrics." default:"127.0.0.1:0"`
 	Advertise      string        `help:"gRPC address given to others. Default: the bound one."`
-	Model          string        `help:"A .gguf file." required:"" placeholder:"FILE"`
+	Model          string        `help:"A .gguf file, or a folder with config.json, safetensors and tokenizer.json." required:"" placeholder:"FILE|FOLDER"`
 	ModelName      string        `help:"Name in the API. Default: the file's name." aliases:"served-model-name"`
 	Alias          []string      `help:"Further names in the API."`
 	ChatTemplate   string        `help:"A Jinja file, or the name of a built-in. Default: the model file's, else the built-in of its family." placeholder:"FILE|NAME"`

@@ -2,7 +2,7 @@
 // the text that the model was trained on.
 //
 //	text ─▶ special and user-defined tokens cut out, longest first ─▶ runs that no token spans ─▶ merges by score ─▶ ids
-//	                                                               └▶ (byte-level) normal form ▸ words ─▶ merges by rank ─▶ ids
+//	                                     byte-level vocabularies:  └▶ normal form ▸ words ─▶ merges by rank ─▶ ids
 //	ids ─▶ pieces ─▶ bytes ─▶ whole characters ─▶ text
 //
 // Invariants:

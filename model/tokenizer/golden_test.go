@@ -125,6 +125,11 @@ func TestTinyVocabularies(t *testing.T) { // T1, T2
 			checkTiny(t, fromGGUF(t, golden+"tiny/"+name+"/model-q8_0.gguf"), golden+"tiny/"+name+"/tokenizer_golden.json")
 		})
 	}
+	for _, name := range []string{"gemma3", "llama", "qwen3"} {
+		t.Run(name+"/folder", func(t *testing.T) {
+			checkTiny(t, fromGGUF(t, golden+"tiny/"+name), golden+"tiny/"+name+"/tokenizer_golden.json")
+		})
+	}
 }
 
 // checkTiny compares with transformers' ids and texts.

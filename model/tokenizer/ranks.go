@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// ranks finds what two neighbouring tokens merge into, and how early: the lowest rank merges first. It is a table of open
-// addressing, since a vocabulary has some 280,000 merges and each byte of a new word asks twice.
+// ranks finds what two neighbouring tokens merge into, and how early: the lowest rank merges first. It is a table of
+// open addressing, since a vocabulary has some 280,000 merges and each byte of a new word asks twice.
 type ranks struct {
 	slots []rankSlot
 }

@@ -11,8 +11,8 @@ type family struct {
 	nfc bool
 }
 
-// families are the values of tokenizer.ggml.pre that Berth knows. The patterns that the functions stand for are those of
-// llama.cpp's llama-vocab.cpp and of the models' tokenizer.json.
+// families are the values of tokenizer.ggml.pre that Berth knows. The patterns that the functions stand for are those
+// of llama.cpp's llama-vocab.cpp and of the models' tokenizer.json.
 var families = map[string]family{
 	"gpt-2":            {word: gpt2Word},
 	"phi-2":            {word: gpt2Word},
@@ -130,8 +130,8 @@ func (c *classes) spaces(s string, lines bool) int {
 	return end
 }
 
-// contraction is the length of an English ending at the front of s: 's 't 're 've 'm 'll 'd, in any case if fold is set,
-// when U+017F (ſ) is an s too; 0 if there is none.
+// contraction is the length of an English ending at the front of s: 's 't 're 've 'm 'll 'd, in any case if fold is
+// set, when U+017F (ſ) is an s too; 0 if there is none.
 func contraction(s string, fold bool) int {
 	if len(s) < 2 || s[0] != '\'' {
 		return 0

@@ -1,7 +1,7 @@
 package tokenizer
 
-// o200kWord cuts by the pattern of OpenAI's o200k vocabularies, in which words change where small letters are followed by
-// large ones, and endings stay with their word:
+// o200kWord cuts by the pattern of OpenAI's o200k vocabularies, in which words change where small letters are followed
+// by large ones, and endings stay with their word:
 //
 //	[^\r\n\p{L}\p{N}]?H*T+E?|[^\r\n\p{L}\p{N}]?H+T*E?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+
 //

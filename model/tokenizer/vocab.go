@@ -58,8 +58,8 @@ type Tokenizer struct {
 	scratch sync.Pool // of *encoder
 }
 
-// New builds a tokenizer. The kinds known are "llama" (SentencePiece-style merges by score) and "gpt2" (byte-level merges
-// by rank); the latter cuts words as Pre says.
+// New builds a tokenizer. The kinds known are "llama" (SentencePiece-style merges by score) and "gpt2" (byte-level
+// merges by rank); the latter cuts words as Pre says.
 func New(s Spec) (*Tokenizer, error) {
 	n := len(s.Tokens)
 	family, known := families[s.Pre]

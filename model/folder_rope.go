@@ -1,0 +1,132 @@
+package model
+
+import (
+	"encoding/json"
+	"math"
+)
+
+// maxHead bounds what a configuration can make ropeFactors allocate.
+const maxHead = 1 << 16
+
+// ropeFields are the parameters of rope in config.json: rope_scaling, rope_parameters, or one of the latter's parts.
+type ropeFields struct {
+	Theta   *float64 `json:"rope_theta"`
+	Kind    string   `json:"rope_type"`
+	OldKind string   `json:"type"`
+	Factor  float64  `json:"factor"`
+	Low     float64  `json:"low_freq_factor"`
+	High    float64  `json:"high_freq_factor"`
+	Context float64  `json:"original_max_position_embeddings"`
+	Partial *float64 `json:"partial_rotary_factor"`
+
+	Full    json.RawMessage `json:"full_attention"`
+	Sliding json.RawMessage `json:"sliding_attention"`
+}
+
+// rope sets the bases and the scaling of full and sliding layers.
+func (c *configReader) rope(kind checkpoint) {
+	full, sliding := ropeFields{}, ropeFields{}
+	if c.get("rope_parameters", &full) {
+		if full.Full != nil || full.Sliding != nil {
+			parts := full
+			full = ropeFields{}
+			c.part(parts.Full, &full)
+			c.part(parts.Sliding, &sliding)
+		}
+	} else {
+		c.get("rope_scaling", &full)
+		var base float64
+		if c.get("rope_theta", &base) {
+			full.Theta = &base
+		}
+		var local float64
+		if c.get("rope_local_base_freq", &local) {
+			sliding.Theta = &local
+		}
+	}
+	if full.Theta == nil {
+		full.Theta = &kind.ropeTheta
+	}
+	c.set("rope.freq_base", floatValue("config.json: rope_theta", *full.Theta))
+	if sliding.Theta != nil {
+		c.set("rope.freq_base_swa", floatValue("config.json: rope_local_base_freq", *sliding.Theta))
+	}
+	if k := sliding.kind(); k != "default" {
+		c.fail("rope_parameters", "sliding layers with rope of type %.32q are not supported", k)
+	}
+	if full.Partial != nil && *full.Partial != 1 {
+		c.fail("rope_parameters", "partial_rotary_factor %g is not supported", *full.Partial)
+	}
+	c.scaling(&full)
+}
+
+func (c *configReader) part(raw json.RawMessage, into *ropeFields) {
+	if raw == nil {
+		return
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		c.fail("rope_parameters", "%v", err)
+	}
+}
+
+func (r *ropeFields) kind() string {
+	switch {
+	case r.Kind != "":
+		return r.Kind
+	case r.OldKind != "":
+		return r.OldKind
+	}
+	return "default"
+}
+
+// scaling sets what the type of scaling stands for.
+func (c *configReader) scaling(r *ropeFields) {
+	switch r.kind() {
+	case "default":
+	case "linear":
+		c.set("rope.scaling.type", stringValue("config.json: rope_scaling", "linear"))
+		c.set("rope.scaling.factor", floatValue("config.json: rope_scaling", r.Factor))
+	case "llama3":
+		c.ropeFactors(r)
+	default:
+		c.fail("rope_scaling", "type %.32q is not supported", r.kind())
+	}
+}
+
+// ropeFactors adds the tensor that GGUF has for Llama 3's scaling: frequencies whose wavelength is long beside the
+// context of the first training are divided by factor, short ones are left, and those between go over smoothly. They
+// are formed in f64 and rounded once; converters that work in f32 throughout are off by a few units of the last place.
+// Source: the function _compute_llama3_parameters of transformers.
+func (c *configReader) ropeFactors(r *ropeFields) {
+	var heads, hidden, dim int
+	c.get("num_attention_heads", &heads)
+	c.get("hidden_size", &hidden)
+	if !c.get("head_dim", &dim) && heads > 0 {
+		dim = hidden / heads
+	}
+	if !(r.Factor > 0 && r.Low > 0 && r.High > r.Low && r.Context > 0) {
+		c.fail("rope_scaling", "llama3 with factor %g, low_freq_factor %g, high_freq_factor %g and "+
+			"original_max_position_embeddings %g", r.Factor, r.Low, r.High, r.Context)
+	}
+	if dim < 2 || dim > maxHead {
+		c.fail("head_dim", "is %d, want 2 to %d", dim, maxHead)
+	}
+	if c.err != nil {
+		return
+	}
+	factors := make([]float32, dim/2)
+	for i := range factors {
+		wavelength := 2 * math.Pi * math.Pow(*r.Theta, float64(2*i)/float64(dim))
+		switch {
+		case wavelength < r.Context/r.High:
+			factors[i] = 1
+		case wavelength > r.Context/r.Low:
+			factors[i] = float32(r.Factor)
+		default:
+			smooth := (r.Context/wavelength - r.Low) / (r.High - r.Low)
+			factors[i] = float32(1 / ((1-smooth)/r.Factor + smooth))
+		}
+	}
+	c.file.tensors = append(c.file.tensors, floatTensor("rope_freqs.weight", factors, len(factors)))
+	c.order()
+}
