@@ -132,12 +132,19 @@ func (c *committer) next() ([]call, []byte) {
 // answer waits for an entry and gives each call its result.
 func (c *committer) answer(batch []call, future raft.ApplyFuture) {
 	err := future.Error()
-	switch {
-	case err == nil:
-		for i, r := range future.Response().([]*ledgerv1.Result) {
-			batch[i].done(r, nil)
+	if err == nil {
+		results, ok := future.Response().([]*ledgerv1.Result)
+		if ok {
+			for i, r := range results {
+				batch[i].done(r, nil)
+			}
+			return
 		}
-		return
+		err, _ = future.Response().(error)
+		err = fmt.Errorf("%w: %w", ErrFailed, err)
+	}
+	switch {
+	case errors.Is(err, ErrFailed):
 	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress):
 		err = fmt.Errorf("%w: %w", ErrNoQuorum, err)
 	case errors.Is(err, raft.ErrRaftShutdown):
@@ -176,6 +183,8 @@ func (n *Node) Propose(ctx context.Context, p *ledgerv1.Proposal) (*ledgerv1.Res
 			if !unknown || !errors.Is(a.err, ErrNoQuorum) {
 				return a.result, a.err
 			}
+		case <-n.broken:
+			return nil, n.failure()
 		case <-ctx.Done():
 			return nil, fmt.Errorf("propose: %w", ctx.Err())
 		}

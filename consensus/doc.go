@@ -20,6 +20,8 @@
 //   - N3: who resends a proposal under the same (session, sequence) has it applied once, whatever failed in between.
 //   - N4: a node that was killed goes on from the same state: equal digests at equal revisions.
 //   - N5: time in the ledger never runs faster than the leader's clock, and not at all without a leader.
+//   - N6: what changed on the disk is never applied or passed over: the node says which entry or snapshot, and where, and
+//     stops.
 //
 // It never decides anything about pages, never blocks in Apply on anything but memory, and never retries a Tick: time
 // that was lost stays lost.

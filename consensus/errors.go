@@ -1,6 +1,9 @@
 package consensus
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 var (
 	// ErrNoQuorum says that this node cannot commit now. The proposal may have been appended all the same; who resends
@@ -8,6 +11,11 @@ var (
 	ErrNoQuorum = errors.New("consensus: no quorum")
 	// ErrClosed says that the node or the session was closed.
 	ErrClosed = errors.New("consensus: closed")
+	// ErrFailed says that what the node has on its disk is damaged, or written by a newer version: the process must end.
+	// It is an ErrClosed too.
+	ErrFailed = fmt.Errorf("%w: the node failed", ErrClosed)
+	// ErrForeign says that the directory belongs to another node.
+	ErrForeign = errors.New("consensus: the log belongs to another id")
 	// ErrFenced says that the router's session ended: its reservations that no worker had claimed are being dropped.
 	ErrFenced = errors.New("consensus: session fenced")
 	// ErrInUse says that another process has the directory.

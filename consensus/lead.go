@@ -20,7 +20,7 @@ func (n *Node) lead(ctx context.Context) {
 			return
 		case <-n.raft.LeaderCh():
 		}
-		for n.raft.State() == raft.Leader && ctx.Err() == nil {
+		for n.raft.State() == raft.Leader && ctx.Err() == nil && n.failure() == nil {
 			if err := n.reign(ctx); err != nil && ctx.Err() == nil {
 				n.config.Log.Warn("ledger leadership interrupted", "node", n.config.ID, "error", err.Error())
 				n.pause(ctx)
@@ -82,6 +82,9 @@ func (n *Node) tickInterval() time.Duration {
 
 // tick lets time pass once. It goes to the log once: a repeat would let it pass twice.
 func (n *Node) tick(ctx context.Context, delta time.Duration) error {
+	if err := n.seat.mark.write(n.raft.CommitIndex()); err != nil {
+		n.config.Log.Warn("the log is not marked", "node", n.config.ID, "error", err.Error())
+	}
 	n.mu.Lock()
 	heard := n.heard
 	n.heard = map[uint64]struct{}{}

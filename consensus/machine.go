@@ -18,6 +18,10 @@ type machine struct {
 	published atomic.Pointer[published]
 
 	digests digests
+
+	fail       func(error) // tells the node that it cannot go on
+	stopped    error       // nothing is applied after an entry that could not be: the replicas would differ
+	unrestored error       // why the last snapshot could not be restored
 }
 
 // published is a view and the channel that is closed when the next one replaces it.
@@ -26,32 +30,53 @@ type published struct {
 	changed chan struct{}
 }
 
-func newMachine() *machine {
-	m := &machine{state: ledger.New()}
+func newMachine(fail func(error)) *machine {
+	m := &machine{state: ledger.New(), fail: fail}
 	m.published.Store(&published{view: m.state.View(), changed: make(chan struct{})})
 	return m
 }
 
-// ApplyBatch implements raft.BatchingFSM: the answer to an entry is []*ledgerv1.Result, one a proposal.
+// ApplyBatch implements raft.BatchingFSM: the answer to an entry is []*ledgerv1.Result, one a proposal, or an error once
+// the machine has stopped.
 func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 	answers := make([]any, len(logs))
 	for i, entry := range logs {
-		if entry.Type == raft.LogCommand {
-			answers[i] = m.applyEntry(entry)
+		if entry.Type != raft.LogCommand {
+			continue
 		}
+		if m.stopped == nil {
+			var e ledgerv1.Entry
+			if err := readEntry(entry.Data, &e); err == nil {
+				answers[i] = m.applyEntry(&e)
+				continue
+			} else {
+				m.stopped = fmt.Errorf("entry %d of the log cannot be applied: %w", entry.Index, err)
+				m.fail(m.stopped)
+			}
+		}
+		answers[i] = m.stopped
 	}
 	m.publish()
 	return answers
 }
 
+// readEntry decodes an entry whose commands are all known.
+func readEntry(data []byte, e *ledgerv1.Entry) error {
+	if err := proto.Unmarshal(data, e); err != nil {
+		return err
+	}
+	for _, p := range e.Proposals {
+		if err := ledger.Validate(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Apply implements raft.FSM.
 func (m *machine) Apply(entry *raft.Log) any { return m.ApplyBatch([]*raft.Log{entry})[0] }
 
-func (m *machine) applyEntry(entry *raft.Log) []*ledgerv1.Result {
-	var e ledgerv1.Entry
-	if err := proto.Unmarshal(entry.Data, &e); err != nil {
-		panic(fmt.Sprintf("consensus: log entry %d: %v", entry.Index, err)) // the replicas would differ from here on
-	}
+func (m *machine) applyEntry(e *ledgerv1.Entry) []*ledgerv1.Result {
 	results := make([]*ledgerv1.Result, len(e.Proposals))
 	for i, p := range e.Proposals {
 		results[i] = m.state.Apply(p)
@@ -68,13 +93,19 @@ func (m *machine) publish() {
 }
 
 // Snapshot implements raft.FSM.
-func (m *machine) Snapshot() (raft.FSMSnapshot, error) { return snapshot{m.state.Snapshot()}, nil }
+func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
+	if m.stopped != nil {
+		return nil, m.stopped
+	}
+	return snapshot{m.state.Snapshot()}, nil
+}
 
 // Restore implements raft.FSM.
 func (m *machine) Restore(from io.ReadCloser) error {
 	defer func() { _ = from.Close() }() // read only: nothing to lose
 	state, err := readSnapshot(from)
 	if err != nil {
+		m.unrestored = err
 		return err
 	}
 	m.state = state

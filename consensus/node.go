@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -18,6 +19,7 @@ type Node struct {
 	seat    *seat
 	raft    *raft.Raft
 	machine *machine
+	log     *guard
 	commits *committer
 
 	stop   <-chan struct{} // closed by Close
@@ -29,7 +31,11 @@ type Node struct {
 
 	reigns atomic.Uint64 // the term that this node leads in with the whole log applied
 
+	broken chan struct{} // closed once fault is set
+	failed chan error    // gives fault to one reader
+
 	mu       sync.Mutex // also guards config.Random
+	fault    error      // why the node cannot go on
 	stopping bool
 	heard    map[uint64]struct{} // sessions, since the last tick
 }
@@ -54,38 +60,123 @@ func Open(c Config) (*Node, error) {
 // start runs a node on its seat, which the node owns if there is no error.
 func start(c Config, s *seat) (*Node, error) {
 	rc := raftConfig(c)
-	exists, err := raft.HasExistingState(s.log, s.stable, s.snapshots)
-	if err != nil {
-		return nil, fmt.Errorf("look for a ledger in %s: %w", c.Dir, err)
-	}
-	if !exists {
-		first := raft.Configuration{Servers: s.founders}
-		if err := raft.BootstrapCluster(rc, s.log, s.stable, s.snapshots, s.transport, first); err != nil {
-			return nil, fmt.Errorf("found cluster: %w", err)
-		}
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &Node{
-		config: c, seat: s, machine: newMachine(), heard: map[uint64]struct{}{}, stop: ctx.Done(), cancel: cancel,
-		scope: func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
+		config: c, seat: s, heard: map[uint64]struct{}{}, stop: ctx.Done(), cancel: cancel,
+		scope:  func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
+		broken: make(chan struct{}), failed: make(chan error, 1),
 	}
-	n.raft, err = raft.NewRaft(rc, n.machine, s.log, s.stable, s.snapshots, s.transport)
-	if err != nil {
+	n.machine = newMachine(n.fail)
+	n.log = &guard{LogStore: s.log, dir: c.Dir, fail: n.fail}
+	if err := n.enter(rc); err != nil {
 		cancel()
-		return nil, fmt.Errorf("start raft: %w", err)
+		return nil, err
 	}
 	n.commits = newCommitter(n.raft)
 	n.owned.Go(func() { n.lead(ctx) })
 	return n, nil
 }
 
-// Close stops the node without a snapshot: what is committed is on disk. What waits for an answer gets ErrClosed.
+// enter starts raft from what is on the disk, or founds the cluster if there is nothing.
+func (n *Node) enter(rc *raft.Config) error {
+	s, dir := n.seat, n.config.Dir
+	exists, err := raft.HasExistingState(n.log, s.stable, s.snapshots)
+	if err != nil {
+		return fmt.Errorf("look for a ledger in %s: %w", dir, err)
+	}
+	last, err := lastEntry(s)
+	if err != nil {
+		return fmt.Errorf("look for a ledger in %s: %w", dir, err)
+	}
+	if committed := s.mark.read(); last < committed {
+		return fmt.Errorf("the log in %s ends at entry %d, and entries up to %d were committed: its end %w",
+			dir, last, committed, errLost)
+	}
+	if !exists {
+		first := raft.Configuration{Servers: s.founders}
+		if err := raft.BootstrapCluster(rc, n.log, s.stable, s.snapshots, s.transport, first); err != nil {
+			return fmt.Errorf("found cluster: %w", err)
+		}
+	}
+	n.raft, err = newRaft(rc, n.machine, s, n.log, &snapshotReader{SnapshotStore: s.snapshots})
+	if err != nil {
+		return fmt.Errorf("start from the ledger in %s: %w", dir, err)
+	}
+	n.log.running.Store(true)
+	if err := n.belongs(); err != nil {
+		return errors.Join(err, n.raft.Shutdown().Error())
+	}
+	return nil
+}
+
+// lastEntry is the newest entry that the log or a snapshot has.
+func lastEntry(s *seat) (uint64, error) {
+	last, err := s.log.LastIndex()
+	if err != nil {
+		return 0, err
+	}
+	snapshots, err := s.snapshots.List()
+	for _, x := range snapshots {
+		last = max(last, x.Index)
+	}
+	return last, err
+}
+
+// belongs proves that the log is of a cluster that knows this node: under another id it would wait for votes for ever.
+func (n *Node) belongs() error {
+	known := n.raft.GetConfiguration()
+	if err := known.Error(); err != nil {
+		return fmt.Errorf("read the cluster's members: %w", err)
+	}
+	var ids []string
+	for _, server := range known.Configuration().Servers {
+		if string(server.ID) == n.config.ID {
+			return nil
+		}
+		ids = append(ids, string(server.ID))
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: the log in %s belongs to id %s; start with --id %s or another --data",
+		ErrForeign, n.config.Dir, strings.Join(ids, " or "), ids[0])
+}
+
+// fail says that the node cannot go on; the first reason stays.
+func (n *Node) fail(why error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.fault != nil {
+		return
+	}
+	n.fault = fmt.Errorf("%w: %s: %w", ErrFailed, n.config.Dir, why)
+	n.failed <- n.fault
+	close(n.broken)
+}
+
+// failure is why the node cannot go on, nil if it can.
+func (n *Node) failure() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.fault
+}
+
+// Failed gives one error when the node cannot go on: what is on its disk is damaged, or written by a newer version. The
+// process should end.
+func (n *Node) Failed() <-chan error { return n.failed }
+
+// Close stops the node without a snapshot: what is committed is on disk. What waits for an answer gets ErrClosed. A node
+// whose raft hangs at what it cannot read is left to the end of its process.
 func (n *Node) Close() error {
 	n.once.Do(func() {
 		n.mu.Lock()
 		n.stopping = true
 		n.mu.Unlock()
 		n.cancel()
+		if n.log.hung.Load() {
+			n.closed = n.failure()
+			return
+		}
 		n.commits.close() // while raft still runs: it answers every entry in flight
 		n.owned.Wait()
 		n.closed = errors.Join(n.raft.Shutdown().Error(), n.seat.close())
@@ -131,6 +222,8 @@ func (n *Node) Ready() error {
 	select {
 	case <-n.stop:
 		return ErrClosed
+	case <-n.broken:
+		return n.failure()
 	default:
 	}
 	if _, self := n.Leader(); !self {

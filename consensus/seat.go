@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	raftwal "github.com/hashicorp/raft-wal"
 	"github.com/hashicorp/raft-wal/metadb"
@@ -22,6 +23,7 @@ type seat struct {
 	stable    raft.StableStore
 	snapshots raft.SnapshotStore
 	transport raft.Transport
+	mark      mark // no path: there is no disk
 	// founders is the first configuration of the cluster; used on an empty disk only.
 	founders []raft.Server
 	// close gives back what raft does not.
@@ -55,12 +57,12 @@ func openSeat(c Config) (_ *seat, err error) {
 	logger := raftLog(c.Log)
 	meta := &metadb.BoltMetaDB{} // ours, because raft-wal 0.4.0 does not close its own: the directory would stay locked
 	opened = append(opened, meta.Close)
-	wal, err := raftwal.Open(walDir, raftwal.WithLogger(logger), raftwal.WithMetaStore(meta))
+	wal, err := openLog(walDir, logger, meta)
 	if err != nil {
-		return nil, fmt.Errorf("open ledger log: %w", err)
+		return nil, fmt.Errorf("open the ledger's log in %s: %w", walDir, err)
 	}
 	opened = append(opened, wal.Close)
-	cache, err := raft.NewLogCache(cachedEntries, wal)
+	cache, err := raft.NewLogCache(cachedEntries, sealed{wal})
 	if err != nil {
 		return nil, fmt.Errorf("cache ledger log: %w", err)
 	}
@@ -75,9 +77,19 @@ func openSeat(c Config) (_ *seat, err error) {
 	opened = append(opened, transport.Close)
 	founder := raft.Server{ID: raft.ServerID(c.ID), Address: transport.LocalAddr()}
 	return &seat{
-		log: cache, stable: wal, snapshots: snapshots, transport: transport,
+		log: cache, stable: wal, snapshots: snapshots, transport: transport, mark: mark{filepath.Join(c.Dir, "committed")},
 		founders: []raft.Server{founder}, close: closeAll,
 	}, nil
+}
+
+// openLog is raftwal.Open, of which a panic is an error too: it has those for files that make no sense.
+func openLog(dir string, log hclog.Logger, meta *metadb.BoltMetaDB) (wal *raftwal.WAL, err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("%v", fault)
+		}
+	}()
+	return raftwal.Open(dir, raftwal.WithLogger(log), raftwal.WithMetaStore(meta))
 }
 
 // lockDir makes sure that one process at a time has dir: raft's own stores would wait for ever.

@@ -74,7 +74,7 @@ func run(c *config) error {
 	if err != nil {
 		return err
 	}
-	return serve(ctx, stop, c, log, r, l)
+	return serve(ctx, stop, c, log, r, l, node.Failed())
 }
 
 func closeTelemetry(t *telemetry.Telemetry) {
@@ -110,8 +110,10 @@ func (l *listeners) close() {
 	}
 }
 
-// serve runs the router until a signal or a failure. Requests that run are waited for, then cut.
-func serve(ctx context.Context, stop func(), c *config, log *slog.Logger, r *router.Router, l *listeners) error {
+// serve runs the router until a signal or a failure, of which broken gives that of the ledger. Requests that run are
+// waited for at a signal, then cut.
+func serve(ctx context.Context, stop func(), c *config, log *slog.Logger, r *router.Router, l *listeners,
+	broken <-chan error) error {
 	rpc := grpc.NewServer(grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}))
 	r.RegisterRPC(rpc)
 	healthv1.RegisterHealthServer(rpc, health.NewServer())
@@ -132,6 +134,7 @@ func serve(ctx context.Context, stop func(), c *config, log *slog.Logger, r *rou
 	var failed error
 	select {
 	case failed = <-ended:
+	case failed = <-broken:
 	case <-ctx.Done():
 		stop() // a second signal ends the process at once
 		log.Info("draining", "timeout", c.DrainTimeout.String())
