@@ -25,6 +25,9 @@ type stage struct {
 	Invert      bool              `json:"invert"`
 	Content     string            `json:"content"`
 	Prepend     string            `json:"prepend"`
+	Replacement string            `json:"replacement"`
+	Scheme      string            `json:"prepend_scheme"`
+	Split       *bool             `json:"split"`
 	PrefixSpace bool              `json:"add_prefix_space"`
 	UseRegex    *bool             `json:"use_regex"`
 	Single      []json.RawMessage `json:"single"`
@@ -155,7 +158,11 @@ func (v *vocabulary) sentencePiece() {
 		}
 	}
 	for _, p := range v.json.PreTokenizer.flat() {
-		if p.Kind != "Split" || p.Pattern.String != " " { // after the replacement there is no space to split at
+		switch {
+		case p.Kind == "Split" && p.Pattern.String == " ": // after the replacement there is no space to split at
+		case p.Kind == "Metaspace" && p.Scheme != "first" && p.Replacement == "\u2581" && p.Split != nil && !*p.Split:
+			marked, prefix = true, p.Scheme == "always"
+		default:
 			v.fail("pre_tokenizer %.32q is not supported", p.Kind)
 		}
 	}

@@ -263,7 +263,7 @@ func TestFolderRefusesTokenizer(t *testing.T) {
 		{"qwen3", `"use_regex":false`, `"use_regex":true`, "stages before ByteLevel"},
 		{"qwen3", `"type":"BPE"`, `"type":"Unigram"`, `model "Unigram"`},
 		{"qwen3", `"lstrip":false`, `"lstrip":true`, "takes the text around it"},
-		{"qwen3", `"id":701`, `"id":704`, "has id 704, the embedding has 704 rows"},
+		{"qwen3", `"!":0`, `"!":704`, "has id 704, the embedding has 704 rows"},
 		{"qwen3", `"id":701`, `"id":-1`, "has id -1"},
 		{"qwen3", `"id":701`, `"id":5`, "have id 5"},
 		{"qwen3", `"merges":[`, `"merges":[7,`, "cannot unmarshal"},

@@ -142,7 +142,16 @@ func (v *vocabulary) collect() {
 	}
 	n := embedding.Rows()
 	v.tokens, v.types, v.ids = make([]string, n), slices.Repeat([]int32{tokenUnused}, n), make(map[string]int32, n)
+	// Gemma's text models come with the tokenizer of those that see: its tokens beyond the embedding stand for nothing
+	// here, and their texts are plain text.
+	beyond := map[string]bool{}
+	for _, t := range v.json.Added {
+		beyond[t.Text] = t.ID >= int64(n)
+	}
 	for text, id := range m.Vocab {
+		if beyond[text] {
+			continue
+		}
 		typ := int32(tokenNormal)
 		if m.ByteFallback && len(text) == 6 && strings.HasPrefix(text, "<0x") && text[5] == '>' {
 			typ = tokenByte
@@ -150,6 +159,9 @@ func (v *vocabulary) collect() {
 		v.put(text, id, typ)
 	}
 	for _, t := range v.json.Added {
+		if beyond[t.Text] {
+			continue
+		}
 		if t.SingleWord || t.LStrip || t.RStrip {
 			v.fail("added token %.64q takes the text around it: single_word, lstrip and rstrip are not supported", t.Text)
 		}

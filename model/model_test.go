@@ -104,6 +104,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"gemma3.rope.freq_base", float32(-1), "positive"},
 		{"gemma3.rope.scaling.type", "yarn", "not supported"},
 		{"gemma3.rope.dimension_count", uint32(4), "rope of 4 of the 8"},
+		{"tokenizer.ggml.tokens", []string{"a", "b"}, "2 tokens (tokenizer.ggml.tokens) for an embedding of 16 rows"},
 	} {
 		t.Run(fmt.Sprintf("%s=%v", c.key, c.v), func(t *testing.T) {
 			path := save(t, gemmaFile(map[string]any{c.key: c.v}).bytes())

@@ -4,8 +4,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -146,4 +149,47 @@ func FuzzFolder(f *testing.F) {
 			t.Error(err)
 		}
 	})
+}
+
+// M1: whatever stands in place of a value of a folder's files, it opens or is refused.
+func TestFolderMutations(t *testing.T) {
+	values := []string{
+		"null", "-1", "0", "1e99", "0.5", "9223372036854775807", `""`, `"x"`, "[]", "{}", "[[]]", "true", "", "\xff",
+	}
+	value := regexp.MustCompile(`[:\[,]\s*("[^"]*"|[-0-9.e]+|true|false|null)`)
+	rng := rand.New(rand.NewPCG(2, 9))
+	opened := 0
+	for _, name := range []string{"llama", "gemma3", "qwen3"} {
+		dir := copyFolder(t, name, "config.json", nil)
+		split(t, dir, 2)
+		for _, file := range []string{
+			"config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", indexFile, "shard-0.safetensors",
+		} {
+			raw, err := os.ReadFile(filepath.Join(dir, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			places := value.FindAllSubmatchIndex(raw[:min(len(raw), 4<<10)], -1)
+			for range 25 {
+				at := places[rng.IntN(len(places))]
+				write(t, dir, file, slices.Concat(raw[:at[2]], []byte(values[rng.IntN(len(values))]), raw[at[3]:]))
+				m, err := Open(dir)
+				var fault *WeightsError
+				if err != nil && !asWeights(err, &fault) && !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("%s: %v", file, err)
+				}
+				if err == nil {
+					opened++
+					if tokens, ok := m.Strings("tokenizer.ggml.tokens"); !ok || len(tokens) != m.Vocab {
+						t.Errorf("%s: %d tokens for %d rows", file, len(tokens), m.Vocab)
+					}
+					_ = m.Close()
+				}
+			}
+			write(t, dir, file, raw)
+		}
+	}
+	if opened < 40 {
+		t.Errorf("only %d mutations opened: most are to be harmless", opened)
+	}
 }

@@ -52,6 +52,9 @@ func Load(f *File) (*Model, error) {
 	w := &tensorFinder{file: f, used: map[string]bool{}}
 	m.bind(w, architectures[m.Architecture])
 	w.checkAllUsed(m.Architecture)
+	if v, has := f.keys["tokenizer.ggml.tokens"]; has && v.n != m.Vocab {
+		w.fail("%d tokens (tokenizer.ggml.tokens) for an embedding of %d rows", v.n, m.Vocab)
+	}
 	if w.err != nil {
 		return nil, fmt.Errorf("load model: %w", w.err)
 	}

@@ -10,11 +10,12 @@ type Decoder struct {
 	t       *Tokenizer
 	special bool
 	held    []byte
-	began   bool
+	began   bool // the text's first space, which encoding adds in some vocabularies, has been passed
 }
 
-// NewDecoder returns a decoder; control tokens give their text if special is set, else nothing.
-func (t *Tokenizer) NewDecoder(special bool) *Decoder { return &Decoder{t: t, special: special} }
+// NewDecoder returns a decoder of what follows a prompt, so that a space in front is text; control tokens give their text
+// if special is set, else nothing.
+func (t *Tokenizer) NewDecoder(special bool) *Decoder { return &Decoder{t: t, special: special, began: true} }
 
 // Add returns the text that id completes; it may be empty.
 func (d *Decoder) Add(id int32) string {
@@ -22,6 +23,7 @@ func (d *Decoder) Add(id int32) string {
 		if !d.special {
 			return ""
 		}
+		d.began = true
 		return d.Flush() + d.t.pieces[id]
 	}
 	piece := d.t.pieces[id]
@@ -57,10 +59,10 @@ func (d *Decoder) Flush() string {
 	return string(utf8.RuneError)
 }
 
-// Decode is the text of ids.
+// Decode is the text of ids from its beginning, without the space that encoding put there.
 func (t *Tokenizer) Decode(ids []int32, special bool) string {
 	var out strings.Builder
-	d := t.NewDecoder(special)
+	d := &Decoder{t: t, special: special}
 	for _, id := range ids {
 		out.WriteString(d.Add(id))
 	}

@@ -21,11 +21,11 @@ func (t *Tokenizer) Encode(ids []int32, text string, special bool) []int32 {
 	defer t.scratch.Put(e)
 	at := 0
 	for _, c := range e.finder.find(m, text) {
-		ids = e.fragment(ids, text[at:c.lo], at == 0)
+		ids = e.fragment(ids, text[at:c.lo])
 		ids = append(ids, c.id)
 		at = c.hi
 	}
-	return e.fragment(ids, text[at:], at == 0)
+	return e.fragment(ids, text[at:])
 }
 
 // EncodePrompt is Encode with control tokens recognised, after the beginning token if the vocabulary wants one and the
@@ -47,7 +47,7 @@ type encoder struct {
 }
 
 // fragment encodes text between special tokens: spaces become marks, and runs that no token spans are merged apart.
-func (e *encoder) fragment(ids []int32, text string, first bool) []int32 {
+func (e *encoder) fragment(ids []int32, text string) []int32 {
 	if text == "" {
 		return ids
 	}
@@ -55,7 +55,7 @@ func (e *encoder) fragment(ids []int32, text string, first bool) []int32 {
 		return e.words(ids, text)
 	}
 	s := e.escaped[:0]
-	if first && e.t.spec.AddSpacePrefix {
+	if e.t.spec.AddSpacePrefix { // after every special token too, as llama.cpp and transformers do
 		s = append(s, spaceMark...)
 	}
 	for {

@@ -120,7 +120,7 @@ type tinyRow struct {
 }
 
 func TestTinyVocabularies(t *testing.T) { // T1, T2
-	for _, name := range []string{"gemma3", "llama", "qwen2", "qwen3"} {
+	for _, name := range []string{"gemma3", "llama", "mistral", "qwen2", "qwen3"} {
 		t.Run(name, func(t *testing.T) {
 			checkTiny(t, fromGGUF(t, golden+"tiny/"+name+"/model-q8_0.gguf"), golden+"tiny/"+name+"/tokenizer_golden.json")
 		})
@@ -153,6 +153,22 @@ func checkTiny(t *testing.T, tok *tokenizer.Tokenizer, path string) {
 		if with := tok.EncodePrompt(row.Text); !begins && !slices.Equal(with, row.IDsSpecial) {
 			t.Errorf("prompt %q: %v, want %v", row.Text, with, row.IDsSpecial)
 		}
+	}
+}
+
+// A space in front of an answer is the answer's, where encoding adds one to a text's beginning too.
+func TestSpaceInFront(t *testing.T) {
+	tok := fromGGUF(t, golden+"tiny/mistral/model-q8_0.gguf")
+	ids := tok.Encode(nil, "the", false)
+	if got := tok.Decode(ids, false); got != "the" {
+		t.Errorf("a whole text is %q", got)
+	}
+	d, answer := tok.NewDecoder(false), ""
+	for _, id := range ids {
+		answer += d.Add(id)
+	}
+	if answer+d.Flush() != " the" {
+		t.Errorf("an answer is %q", answer)
 	}
 }
 
