@@ -24,7 +24,7 @@ test: setup ## all that CI runs
 	$(MAKE) lint gen-check && $(GO) test ./... && CGO_ENABLED=0 $(GO) test ./cpu ./model/... ./router ./kvpool ./consensus/... && $(MAKE) race && $(GO) test -count=1 -tags e2e -timeout 15m ./e2e/...
 
 race: ## the concurrent packages under the race detector
-	$(GO) test -race ./kvpool ./consensus/... ./worker ./router ./telemetry ./model/...
+	$(GO) test -race ./consensus ./worker ./router ./cpu ./model/tokenizer
 
 lint: ## formatting, vet, and the house rules of tidy_test.go
 	test -z "$$(gofmt -l $$(git ls-files '*.go'))" && $(GO) vet ./... && CGO_ENABLED=0 $(GO) vet ./... && $(GO) test -run 'TestSizes|TestPackageDocs|TestImports' .

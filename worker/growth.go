@@ -8,20 +8,21 @@ import (
 	workerv1 "github.com/berthd/berth/api/worker/v1"
 )
 
-// askGrowth proposes growth for the branches that are short, and ahead of need for the first branch of an account that
-// will soon be.
+// askGrowth proposes growth for the branches that are short, each for just what it lacks, and ahead of need for the first
+// branch of an account that will soon be.
 func (e *engine) askGrowth() {
 	bs := e.pool.Geometry().BlockSize
 	for _, a := range e.accounts {
 		a.soon = -e.sched.spare(a, bs)
 	}
 	for _, b := range e.sched.branches {
-		need := b.short
-		if need == 0 && b.holds && b.account.soon > 0 && b.account.short == nil && !b.account.asking {
-			need = min(b.account.soon, e.left(b))
-		}
-		if need > 0 && (b.growth == growthNone || b.growth == growthWaiting && need > b.asked) {
-			e.grow(b, need)
+		switch a := b.account; {
+		case b.short > 0:
+			if b.growth == growthNone || b.growth == growthWaiting && b.short != b.asked {
+				e.grow(b, b.short)
+			}
+		case b.holds && a.soon > 0 && a.short == nil && !a.asking && e.plan.Step >= a.aheadFrom && e.left(b) > 0:
+			e.grow(b, min(a.soon, e.left(b)))
 		}
 	}
 }
@@ -49,9 +50,19 @@ func (e *engine) grow(b *branch, need int) {
 		b.growth, b.growRev = growthWaiting, r.Revision
 		if r.GetGrown().GetServed() {
 			b.growth = growthServed
+		} else if b.short == 0 {
+			e.waitAhead(b)
+			return
 		}
 		e.settleGrowth(b)
 	})
+}
+
+// waitAhead drops a wish ahead of need that the ledger has no room for: a waiter would hold up others for what nobody
+// lacks yet. The account wishes again some steps later.
+func (e *engine) waitAhead(b *branch) {
+	e.withdraw(b)
+	b.account.aheadFrom = e.plan.Step + uint64(e.pool.Geometry().BlockSize)
 }
 
 // settleGrowth ends a branch's wish once a notice at least as new as the answer shows what it was served.
