@@ -18,9 +18,11 @@ import (
 
 const (
 	// maxCardBytes bounds what a worker can make the router read.
-	maxCardBytes = 256 << 20
+	maxCardBytes = 64 << 20
 	// cardTimeout is how long a worker has to send its card.
-	cardTimeout = time.Minute
+	cardTimeout = 15 * time.Second
+	// cardPatience is how long equal workers wait for one of them to send their card before the next one is asked.
+	cardPatience = 2 * time.Second
 	// keptCards is how many cards are remembered, those in use not counted.
 	keptCards = 2
 )
@@ -37,20 +39,47 @@ type card struct {
 
 // catalog remembers cards by fingerprint.
 type catalog struct {
-	mu      sync.Mutex
-	cards   map[string]*card
-	order   []string               // oldest first
-	fetches map[string]*sync.Mutex // by fingerprint: equal workers ask for one card once
+	mu    sync.Mutex
+	cards map[string]*card
+	order []string         // oldest first
+	turns map[string]*turn // by fingerprint, while its card is fetched: equal workers are asked one after the other
 }
 
-// fetching is the lock under which the card of that fingerprint is fetched.
-func (c *catalog) fetching(print string) *sync.Mutex {
+// turn is a fetch under way.
+type turn struct {
+	began time.Time
+	over  chan struct{} // closed when it has ended, or another one has taken its place
+}
+
+// take begins a fetch, unless a younger one than cardPatience is under way: that one is given.
+func (c *catalog) take(print string) (t *turn, mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.fetches[print] == nil {
-		c.fetches[print] = &sync.Mutex{}
+	if t := c.turns[print]; t != nil {
+		if time.Since(t.began) < cardPatience {
+			return t, false
+		}
+		close(t.over)
 	}
-	return c.fetches[print]
+	t = &turn{began: time.Now(), over: make(chan struct{})}
+	c.turns[print] = t
+	return t, true
+}
+
+// end takes a turn back, unless another one has its place.
+func (c *catalog) end(print string, t *turn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.turns[print] == t {
+		c.endLocked(print)
+	}
+}
+
+func (c *catalog) endLocked(print string) {
+	if t := c.turns[print]; t != nil {
+		delete(c.turns, print)
+		close(t.over)
+	}
 }
 
 func (c *catalog) get(print string) *card {
@@ -59,10 +88,11 @@ func (c *catalog) get(print string) *card {
 	return c.cards[print]
 }
 
-// put remembers a card and forgets the oldest of those that nobody uses.
+// put remembers a card, ends the wait for it, and forgets the oldest of those that nobody uses.
 func (c *catalog) put(k *card, used map[string]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.endLocked(k.print)
 	if c.cards[k.print] == nil {
 		c.order = append(c.order, k.print)
 	}
@@ -74,7 +104,6 @@ func (c *catalog) put(k *card, used map[string]bool) {
 		}
 		if spare++; spare > keptCards {
 			delete(c.cards, c.order[i])
-			delete(c.fetches, c.order[i])
 			c.order = append(c.order[:i], c.order[i+1:]...)
 		}
 	}
@@ -97,9 +126,10 @@ func fetchCard(ctx context.Context, client workerv1.WorkerClient, print []byte) 
 		if err != nil {
 			return nil, fmt.Errorf("read the card: %w", err)
 		}
-		if data = append(data, piece.Data...); len(data) > maxCardBytes {
+		if len(data)+len(piece.Data) > maxCardBytes {
 			return nil, fmt.Errorf("the card has more than %d bytes", maxCardBytes)
 		}
+		data = append(data, piece.Data...)
 	}
 	if sum := sha256.Sum256(data); string(sum[:]) != string(print) {
 		return nil, fmt.Errorf("the card's SHA-256 %x is not the registered %x: restart the worker", sum, print)
@@ -185,6 +215,17 @@ func (r *Router) librarian(ctx context.Context) {
 
 // obtain gets a member its card, trying again until its stream is replaced or gone.
 func (r *Router) obtain(ctx context.Context, m *member) {
+	ctx, cancel := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		defer cancel()
+		select {
+		case <-m.left:
+		case <-ctx.Done():
+		}
+	})
+	defer watch.Wait()
+	defer cancel()
 	for pause := 50 * time.Millisecond; r.members.holds(m); pause = min(2*pause, 5*time.Second) {
 		k, err := r.cardOf(ctx, m)
 		if err == nil {
@@ -199,28 +240,37 @@ func (r *Router) obtain(ctx context.Context, m *member) {
 		r.members.change(m, func(m *member) { m.cardFault = err.Error() })
 		select {
 		case <-time.After(pause):
-		case <-m.replaced:
-			return
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
+// cardOf is the card of a member: one that is here, one that an equal worker sends meanwhile, or its own.
 func (r *Router) cardOf(ctx context.Context, m *member) (*card, error) {
-	print := m.info.GetCard()
-	lock := r.catalog.fetching(string(print))
-	lock.Lock()
-	defer lock.Unlock()
-	if k := r.catalog.get(string(print)); k != nil {
-		return k, nil
+	print := string(m.info.GetCard())
+	for {
+		if k := r.catalog.get(print); k != nil {
+			return k, nil
+		}
+		t, mine := r.catalog.take(print)
+		if mine {
+			defer r.catalog.end(print, t)
+			break
+		}
+		select {
+		case <-t.over:
+		case <-time.After(cardPatience - time.Since(t.began)):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 	conn, release, err := r.conns.use(m.info.GetAddress())
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	k, err := fetchCard(ctx, workerv1.NewWorkerClient(conn), print)
+	k, err := fetchCard(ctx, workerv1.NewWorkerClient(conn), m.info.GetCard())
 	if err != nil {
 		return nil, err
 	}

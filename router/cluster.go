@@ -51,7 +51,10 @@ func (c cluster) Attach(stream attachStream) error {
 		c.cfg.Log.Warn("registration refused", "worker", register.Worker, "reason", answer.GetRefusal().GetMessage())
 		return nil
 	}
-	m := &member{name: register.Worker, incarnation: opened.Session, info: register.Info, replaced: make(chan struct{})}
+	m := &member{
+		name: register.Worker, incarnation: opened.Session, info: register.Info,
+		replaced: make(chan struct{}), left: make(chan struct{}),
+	}
 	c.cfg.Log.Info("worker attached", "worker", m.name, "incarnation", m.incarnation, "address", m.info.GetAddress())
 	release, err := c.conns.keep(m.info.GetAddress())
 	if err != nil {

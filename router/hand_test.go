@@ -35,6 +35,7 @@ type hand struct {
 	play    play
 	refuse  func(*ask) error // before it is taken
 	unready string
+	silent  bool // asked for its card, it says nothing
 
 	out     chan *workerv1.FromWorker
 	session uint64
@@ -225,6 +226,10 @@ func (w *hand) proposeLocked(c *ledgerv1.Command) <-chan *ledgerv1.Result {
 
 // Card implements worker.v1.Worker.
 func (w *hand) Card(_ *workerv1.CardRequest, s grpc.ServerStreamingServer[workerv1.CardPiece]) error {
+	if w.silent {
+		<-s.Context().Done()
+		return s.Context().Err()
+	}
 	for at := 0; at < len(w.card); at += 1000 {
 		if err := s.Send(&workerv1.CardPiece{Data: w.card[at:min(len(w.card), at+1000)]}); err != nil {
 			return err

@@ -18,6 +18,7 @@ type member struct {
 	card        *card         // nil until it is fetched and checked
 	cardFault   string        // why there is none yet
 	replaced    chan struct{} // closed when a younger stream of the same worker takes over
+	left        chan struct{} // closed by leave
 }
 
 // members are the workers attached to this router, by name.
@@ -38,8 +39,9 @@ func (s *members) join(m *member) {
 	s.bell.ring()
 }
 
-// leave takes m out, unless a younger stream has taken its place.
+// leave takes m out, unless a younger stream has taken its place. It is called once.
 func (s *members) leave(m *member) {
+	close(m.left)
 	s.mu.Lock()
 	if s.byName[m.name] == m {
 		delete(s.byName, m.name)

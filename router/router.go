@@ -48,7 +48,7 @@ func New(c Config) (*Router, error) {
 		cfg: c, started: c.Now().Unix(), bell: b,
 		members:   members{byName: map[string]*member{}, bell: b},
 		prefixes:  newPrefixes(c.IndexBytes),
-		catalog:   catalog{cards: map[string]*card{}, fetches: map[string]*sync.Mutex{}},
+		catalog:   catalog{cards: map[string]*card{}, turns: map[string]*turn{}},
 		conns:     conns{dial: c.Dial, open: map[string]*conn{}},
 		bodies:    room{limit: c.BodiesBytes},
 		queue:     newQueue(c.QueueRequests, c.QueueTokens),
