@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -119,6 +120,52 @@ func halfOfTheDemand(t *testing.T, model string, n, max, memory int) {
 		t.Errorf("%s: the pool is too large for this test", line)
 	} else {
 		t.Log(line)
+	}
+}
+
+// TestTightPool sends crowds at a pool that holds little more than one of their requests, with clients that leave: every
+// other answer comes, and is as on a roomy worker (P1, P2).
+func TestTightPool(t *testing.T) {
+	c := startCluster(t)
+	c.addWorker("w1", tinyModel, "--kv-memory", "32MiB", "--max-model-len", "400")
+	rng := rand.New(rand.NewPCG(3, 3))
+	bodies, roomy := make([]object, 40), make([][]int32, 40)
+	for i := range bodies {
+		total := 2 + rng.IntN(318) // 320 tokens are all that 35 pages hold
+		n := 1 + rng.IntN(total-1)
+		bodies[i] = greedy(append(ids(uint64(i%4), min(n, 60)), ids(uint64(i), max(1, n-60))[1:]...), max(1, total-n))
+		a, err := c.complete(bodies[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		roomy[i] = a.Choices[0].TokenIDs
+	}
+	c.workers[0].kill()
+	c.workers = nil
+	c.addWorker("w1", tinyModel, "--kv-memory", fmt.Sprint(80*2048), "--max-model-len", "400", "--max-batch-tokens", "16")
+	for round := range 4 {
+		var wg sync.WaitGroup
+		for i := range bodies {
+			leaves := rng.IntN(5) == 0
+			wg.Go(func() {
+				if leaves {
+					body := object{}
+					maps.Copy(body, bodies[i])
+					if err := c.firstChunks(body, 1+i%5); err != nil {
+						t.Errorf("round %d, request %d, leaving: %v", round, i, err)
+					}
+					return
+				}
+				a, err := c.complete(maps.Clone(bodies[i]))
+				if err != nil {
+					t.Errorf("round %d, request %d: %v", round, i, err)
+				} else if !slices.Equal(a.Choices[0].TokenIDs, roomy[i]) {
+					t.Errorf("round %d, request %d: %d ids, not as on a roomy worker", round, i, len(a.Choices[0].TokenIDs))
+				}
+			})
+		}
+		wg.Wait()
+		c.awaitDrained()
 	}
 }
 
