@@ -39,7 +39,7 @@ func (r *Router) AdminHandler() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
 		r.refuse(w, req, &Error{kind: kindNoPath, Message: "there is nothing at " + req.URL.Path})
 	})
-	return r.guarded(mux)
+	return r.guarded(r.exact(mux))
 }
 
 type clusterBody struct {

@@ -144,15 +144,7 @@ func readCard(data []byte) (*card, error) {
 		return nil, fmt.Errorf("decode the card: %w", err)
 	}
 	sum := sha256.Sum256(data)
-	t := m.GetTokenizer()
-	spec := tokenizer.Spec{
-		Kind: t.GetKind(), Tokens: t.GetTokens(), Scores: t.GetScores(), BOS: t.GetBos(), EOS: t.GetEos(),
-		Unknown: t.GetUnknown(), AddBOS: t.GetAddBos(), AddEOS: t.GetAddEos(), AddSpacePrefix: t.GetAddSpacePrefix(),
-		End: t.GetEnd(), Pre: t.GetPre(), Merges: t.GetMerges(),
-	}
-	for _, v := range t.GetTypes() {
-		spec.Types = append(spec.Types, tokenizer.Type(v))
-	}
+	spec := tokenizer.SpecOf(m.GetTokenizer())
 	tok, err := tokenizer.New(spec)
 	if err != nil {
 		return nil, fmt.Errorf("build the tokenizer: %w", err)

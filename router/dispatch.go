@@ -99,11 +99,15 @@ func generateRequest(q *request, res *reservation) *workerv1.GenerateRequest {
 	}
 }
 
-// lostOrGone says what a broken call means: the client left, the request may go elsewhere, or it is lost.
+// lostOrGone says what a broken call means: the client left, the request may go elsewhere, or it is lost. What the worker
+// calls its own fault is not tried on another one: a request that one worker breaks at might break them all in turn.
 func (r *Router) lostOrGone(ctx context.Context, q *request, err error, tokens bool) error {
 	switch {
 	case ctx.Err() != nil:
 		return errGone
+	case status.Code(err) == codes.Internal:
+		r.cfg.Log.Error("worker failed", "request_id", q.id, "worker", q.worker, "error", err.Error())
+		return workerFailed(q.worker)
 	case tokens:
 		return workerLost(q.worker, status.Convert(err).Message())
 	case status.Code(err) == codes.InvalidArgument:
@@ -143,7 +147,9 @@ func (a *arrival) receive(ctx context.Context, stream grpc.ServerStreamingClient
 		a.heard = true
 		switch k := m.Kind.(type) {
 		case *workerv1.GenerateReply_Started:
-			a.usage.cached = int(k.Started.CachedTokens)
+			if err := a.cached(k.Started.CachedTokens); err != nil {
+				return err
+			}
 			if err := gone(a.out.begin()); err != nil {
 				return err
 			}
@@ -171,6 +177,9 @@ func (a *arrival) tokens(t *workerv1.Tokens) error {
 	if int(t.Position) != a.usage.completion {
 		return workerLost(a.q.worker, fmt.Sprintf("it sent position %d after %d tokens", t.Position, a.usage.completion))
 	}
+	if most := a.q.maxTokens; len(t.Ids) > most-a.usage.completion {
+		return workerLost(a.q.worker, fmt.Sprintf("it sent %d tokens of at most %d", a.usage.completion+len(t.Ids), most))
+	}
 	a.timed()
 	var text []byte
 	var used []int32
@@ -194,6 +203,15 @@ func (a *arrival) tokens(t *workerv1.Tokens) error {
 	return gone(a.out.delta(string(text), used))
 }
 
+// cached takes the number of prompt tokens that were in the cache, which cannot be more than there are.
+func (a *arrival) cached(tokens uint32) error {
+	if int(tokens) > a.usage.prompt {
+		return workerLost(a.q.worker, fmt.Sprintf("it found %d of %d prompt tokens in its cache", tokens, a.usage.prompt))
+	}
+	a.usage.cached = int(tokens)
+	return nil
+}
+
 func (a *arrival) timed() {
 	a.last = a.r.cfg.Now()
 	if a.first.IsZero() {
@@ -207,7 +225,9 @@ func (a *arrival) finished(f *workerv1.Finished) error {
 		why := fmt.Sprintf("it ended with %v after %d of %d tokens", f.Reason, a.usage.completion, f.OutputTokens)
 		return workerLost(a.q.worker, why)
 	}
-	a.usage.cached = int(f.CachedTokens)
+	if err := a.cached(f.CachedTokens); err != nil {
+		return err
+	}
 	if text := a.detok.end(); text != "" {
 		if err := gone(a.out.delta(text, nil)); err != nil {
 			return err

@@ -125,3 +125,8 @@ func workerLost(worker, why string) *Error {
 	return &Error{kind: kindWorkerLost, Numbers: map[string]any{"worker": worker},
 		Message: "the worker that ran the request was lost: " + why}
 }
+
+func workerFailed(worker string) *Error {
+	return &Error{kind: kindInternal, Numbers: map[string]any{"worker": worker},
+		Message: "the worker failed at the request; its log has the request id and the reason"}
+}

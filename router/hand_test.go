@@ -35,7 +35,8 @@ type hand struct {
 	play    play
 	refuse  func(*ask) error // before it is taken
 	unready string
-	silent  bool // asked for its card, it says nothing
+	cached  uint32 // tokens that it says it has found in its cache; 0: three, if the prompt has as many
+	silent  bool   // asked for its card, it says nothing
 
 	out     chan *workerv1.FromWorker
 	session uint64
@@ -76,7 +77,7 @@ func says(ids ...int32) play {
 				return 0, err
 			}
 		}
-		if len(r.StopIds) == 0 {
+		if len(r.StopIds) == 0 || len(ids) == int(r.MaxTokens) {
 			return endLength, nil
 		}
 		return ledgerv1.FinishReason_FINISH_REASON_STOP, send(r.StopIds[len(r.StopIds)-1])
@@ -267,12 +268,12 @@ func (w *hand) Generate(r *ask, s grpc.ServerStreamingServer[workerv1.GenerateRe
 		return err
 	}
 	return s.Send(&workerv1.GenerateReply{Kind: &workerv1.GenerateReply_Finished{Finished: &workerv1.Finished{
-		Reason: reason, CachedTokens: 3, OutputTokens: sent,
+		Reason: reason, CachedTokens: w.found(r), OutputTokens: sent,
 	}}})
 }
 
 func (w *hand) run(r *ask, s grpc.ServerStreamingServer[workerv1.GenerateReply]) (ending, uint32, error) {
-	started := &workerv1.Started{CachedTokens: 3}
+	started := &workerv1.Started{CachedTokens: w.found(r)}
 	if err := s.Send(&workerv1.GenerateReply{Kind: &workerv1.GenerateReply_Started{Started: started}}); err != nil {
 		return 0, 0, err
 	}
@@ -286,6 +287,13 @@ func (w *hand) run(r *ask, s grpc.ServerStreamingServer[workerv1.GenerateReply])
 		return s.Send(&workerv1.GenerateReply{Kind: &workerv1.GenerateReply_Tokens{Tokens: m}})
 	})
 	return reason, sent, err
+}
+
+func (w *hand) found(r *ask) uint32 {
+	if w.cached > 0 {
+		return w.cached
+	}
+	return min(3, uint32(len(r.Prompt)))
 }
 
 func (w *hand) end(r *ask, reason ledgerv1.FinishReason) <-chan *ledgerv1.Result {

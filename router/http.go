@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/http"
+	"path"
 	"regexp"
 	"runtime/debug"
 	"time"
@@ -20,8 +21,8 @@ func (r *Router) Handler() http.Handler {
 	mux.HandleFunc("/v1/models/{id...}", r.get(r.modelByID))
 	mux.HandleFunc("/tokenize", r.post(r.tokenize))
 	mux.HandleFunc("/detokenize", r.post(r.detokenize))
-	for _, path := range []string{"/v1/embeddings", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"} {
-		mux.HandleFunc(path, r.unbuilt)
+	for _, at := range []string{"/v1/embeddings", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"} {
+		mux.HandleFunc(at, r.unbuilt)
 	}
 	mux.HandleFunc("/healthz", r.get(r.healthz))
 	mux.HandleFunc("/readyz", r.get(r.readyz))
@@ -31,7 +32,19 @@ func (r *Router) Handler() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
 		r.refuse(w, req, &Error{kind: kindNoPath, Message: "there is nothing at " + req.URL.Path})
 	})
-	return r.guarded(mux)
+	return r.guarded(r.exact(mux))
+}
+
+// exact refuses paths that ServeMux would redirect to a cleaner form of theirs: no API has them.
+func (r *Router) exact(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		asked := req.URL.EscapedPath()
+		if clean := path.Clean("/" + asked); asked != clean && asked != clean+"/" {
+			r.refuse(w, req, &Error{kind: kindNoPath, Message: "there is nothing at " + req.URL.Path})
+			return
+		}
+		next.ServeHTTP(w, req)
+	})
 }
 
 // requestIDKey is where a request's id is in its context.
