@@ -16,8 +16,8 @@ bin/bench --rounds "${1:-5}" --threads "${2:-$(nproc)}" --llama "$llama" --model
 
 echo
 echo "ledger, one node on this disk:"
-go test -run '^$' -bench 'Session' -benchtime 2s ./consensus | grep '^Benchmark'
-go test -run '^$' -bench 'Apply' ./consensus/ledger | grep '^Benchmark'
+go test -run '^$' -bench Reserve -benchtime 2s ./consensus | grep '^Benchmark'
+go test -run '^$' -bench . ./consensus/ledger | grep '^Benchmark'
 
 dir=$(mktemp -d)
 trap 'kill "$up" 2>/dev/null || true; rm -rf "$dir"' EXIT
