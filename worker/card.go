@@ -8,6 +8,7 @@ import (
 
 	workerv1 "github.com/berthd/berth/api/worker/v1"
 	"github.com/berthd/berth/model"
+	"github.com/berthd/berth/model/tokenizer"
 )
 
 // turnEnds are the texts of tokens that end an answer, in the families that files name badly.
@@ -45,6 +46,12 @@ func NewCard(f *model.File, template string) *workerv1.Card {
 		template, _ = f.String("tokenizer.chat_template")
 	}
 	return &workerv1.Card{Tokenizer: t, ChatTemplate: template}
+}
+
+// CheckCard says why a router could not make a tokenizer of a card: tokenizer.ErrVocabulary, with the key at fault.
+func CheckCard(c *workerv1.Card) error {
+	_, err := tokenizer.New(tokenizer.SpecOf(c.GetTokenizer()))
+	return err
 }
 
 // ends are the ids that end a generation, ascending: the file's, and known control tokens that end a turn.

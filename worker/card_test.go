@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 
 	workerv1 "github.com/berthd/berth/api/worker/v1"
 	"github.com/berthd/berth/model"
+	"github.com/berthd/berth/model/tokenizer"
 )
 
 // Every rule of a vocabulary that a file has stands in its card.
@@ -41,6 +43,14 @@ func TestCard(t *testing.T) {
 				t.Error("the file's chat template was left out")
 			}
 			checkFolderCard(t, c.file, card)
+			if err := CheckCard(card); err != nil {
+				t.Error(err)
+			}
+			k.Pre, k.Kind = "unheard-of", "gpt2"
+			if err := CheckCard(card); !errors.Is(err, tokenizer.ErrVocabulary) {
+				t.Errorf("an unknown cut of words: %v", err)
+			}
+			card = NewCard(f, "")
 			print, err := Fingerprint(card)
 			again, _ := Fingerprint(NewCard(f, ""))
 			if err != nil || !bytes.Equal(print, again) {

@@ -48,6 +48,9 @@ func load(c *config, log *slog.Logger) (*loaded, error) {
 		return nil, &flags.UsageError{Err: err}
 	}
 	card := worker.NewCard(m.File, template)
+	if err := worker.CheckCard(card); err != nil {
+		return nil, &flags.UsageError{Err: fmt.Errorf("WGT-001: %s: %w", c.Model, err)}
+	}
 	fingerprint, err := worker.Fingerprint(card)
 	if err != nil {
 		return nil, &flags.UsageError{Err: fmt.Errorf("WGT-001: %s: tokenizer or chat template: %w", c.Model, err)}

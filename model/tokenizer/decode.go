@@ -15,7 +15,9 @@ type Decoder struct {
 
 // NewDecoder returns a decoder of what follows a prompt, so that a space in front is text; control tokens give their text
 // if special is set, else nothing.
-func (t *Tokenizer) NewDecoder(special bool) *Decoder { return &Decoder{t: t, special: special, began: true} }
+func (t *Tokenizer) NewDecoder(special bool) *Decoder {
+	return &Decoder{t: t, special: special, began: true}
+}
 
 // Add returns the text that id completes; it may be empty.
 func (d *Decoder) Add(id int32) string {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"golang.org/x/text/unicode/norm"
+
 	"github.com/berthd/berth/model"
 	"github.com/berthd/berth/model/tokenizer"
 )
@@ -223,13 +225,20 @@ func TestDecoderNeverSplitsCharacters(t *testing.T) { // T3
 
 func FuzzEncode(f *testing.F) { // T2
 	tok := fromGGUF(f, golden+"tiny/gemma3/model-q8_0.gguf")
-	for _, s := range []string{"", " ", "▁▁", "<bos>x<eos>", "\xed\xa0\x80", "🙂  \n\n\t"} {
+	llama, qwen := fromGGUF(f, golden+"tiny/llama/model-q8_0.gguf"), fromGGUF(f, golden+"tiny/qwen3/model-q8_0.gguf")
+	for _, s := range []string{"", " ", "▁▁", "<bos>x<eos>", "\xed\xa0\x80", "🙂  \n\n\t", "e\u0301'ſ <|im_end|>"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		back := tok.Decode(tok.Encode(nil, s, true), true)
 		if utf8.ValidString(s) && back != strings.ReplaceAll(s, "▁", " ") {
 			t.Fatalf("%q came back as %q", s, back)
+		}
+		if back := llama.Decode(llama.Encode(nil, s, true), true); utf8.ValidString(s) && back != s {
+			t.Fatalf("byte-level: %q came back as %q", s, back)
+		}
+		if back := qwen.Decode(qwen.Encode(nil, s, false), true); utf8.ValidString(s) && back != norm.NFC.String(s) {
+			t.Fatalf("byte-level, normal form C: %q came back as %q", s, back)
 		}
 	})
 }
