@@ -2,17 +2,22 @@
 
 // The loop nest around every matrix product.
 //
-// Tokens are taken TOKENS at a time, so that their activations stay in the second-level cache while the chunk's weights
-// stream by; inside, a group of 8 rows meets a tile of MAX_M tokens. A tile of any shape computes each element by
-// itself: one f32 accumulator over ascending columns. So the shape of tiles, of chunks and of the batch does not show
-// in the bits.
+// Tokens are taken TOKENS at a time, so that few of their activations leave the first-level cache while the chunk's
+// weights come from the second; inside, a group of 8 rows meets a tile of MAX_M tokens. A tile of any shape computes each
+// element by itself: one f32 accumulator over ascending columns. So the shape of tiles, of chunks and of the batch does
+// not show in the bits.
 #ifndef BERTH_MATMUL_H
 #define BERTH_MATMUL_H
 
 #include "kernels.h"
 #include "vec.h"
 
-enum { TOKENS = 96 };
+enum { TOKENS = 24 };
+
+// OUT_A_GROUP is how many results a tile writes for a group and a token.
+#ifndef OUT_A_GROUP
+#define OUT_A_GROUP 8
+#endif
 
 // MATMUL defines NAME from TILE(groups, tokens, w, group_bytes, a, stride, out, ld, cols), an inline function whose
 // first two arguments are constants: ONE, TWO or MANY groups at a time for one, two or more tokens, so that enough
@@ -38,7 +43,7 @@ enum { TOKENS = 96 };
 #define TILES(TILE, G, MAX_M) \
 	for (int t = t0; t < t1; t += MAX_M) { \
 		const char *wg = (const char *)w + g * size, *at = (const char *)a + t * stride; \
-		float *o = out + t * ld + g * 8; \
+		float *o = out + t * ld + g * OUT_A_GROUP; \
 		switch (t1 - t < MAX_M ? t1 - t : MAX_M) { \
 		case 1: TILE(G, 1, wg, size, at, stride, o, ld, cols); break; \
 		case 2: TILE(G, MAX_M < 2 ? 1 : 2, wg, size, at, stride, o, ld, cols); break; \

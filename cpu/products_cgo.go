@@ -28,6 +28,10 @@ func into(w *packed, out []float32, ld int) target { return target{w: w, out: ou
 const (
 	chunksWanted = 32  // that an op is cut into, so that a slow helper costs little
 	maxGroups    = 512 // in a chunk
+	// A chunk's weights are read once for every fewTokens tokens; beyond one reading they should stay in the second-level
+	// cache.
+	fewTokens  = 24 // TOKENS in matmul.h
+	chunkBytes = 256 << 10
 )
 
 // groupStep is what a chunk's groups are a multiple of: the most groups that a tile takes at once.
@@ -48,6 +52,11 @@ func (k *kernels) multiply(tokens int, targets ...target) {
 	}
 	step := groupStep(tokens)
 	p.per = min((groups/chunksWanted+step-1)/step*step, maxGroups)
+	if tokens > fewTokens {
+		for i := range targets {
+			p.per = min(p.per, chunkBytes/groupBytes(targets[i].w.kind, targets[i].w.cols)/step*step)
+		}
+	}
 	p.per = max(p.per, step)
 	n := 0
 	for i := range targets {
