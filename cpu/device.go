@@ -45,8 +45,16 @@ type engine interface {
 	forward(b *batch)
 	// logits writes one row of Vocab logits for each token, at out[i·stride].
 	logits(tokens []output, out []float32, stride int)
+	// chooser finds highest logits without the others; nil where there is no such way.
+	chooser() chooser
 	// numerics names the arithmetic: two engines with one name give the same bits.
 	numerics() string
+}
+
+// chooser writes, for each token, the lowest id of the highest logit: the argmax of engine.logits. It takes as many tokens
+// as the head computes at a time, and room for their logits.
+type chooser interface {
+	choose(tokens []output, room []float32, ids []int32)
 }
 
 // Open copies the weights into the device's own layout and allocates every buffer. m may be closed afterwards.

@@ -16,6 +16,10 @@ type head struct {
 	rows     int
 	logits   []float32
 	samplers []*sampler.Sampler // by worker
+	chooser  chooser            // nil: greedy tokens too are chosen from logits
+	full     []output           // outputs whose logits are wanted
+	greedy   []output           // outputs of which only the highest logit matters
+	ids      []int32            // of a turn of those
 	turn     []output           // outputs of the current turn
 	result   *model.Result
 	task     task
@@ -29,6 +33,9 @@ func newHead(d *Device) (*head, error) {
 	for range d.cfg.Threads {
 		h.samplers = append(h.samplers, sampler.New(h.vocab))
 	}
+	h.chooser = d.engine.chooser()
+	h.full, h.greedy = make([]output, 0, d.cfg.MaxBatchTokens), make([]output, 0, d.cfg.MaxBatchTokens)
+	h.ids = make([]int32, h.rows)
 	h.task.do = h.output
 	return h, a.err
 }
@@ -47,11 +54,41 @@ func (h *head) finish(b *batch, r *model.Result) {
 		r.Logits = append(r.Logits, logits)
 	}
 	h.result = r
-	for lo := 0; lo < len(b.output); lo += h.rows {
-		h.turn = b.output[lo:min(lo+h.rows, len(b.output))]
+	h.sort(b)
+	for lo := 0; lo < len(h.full); lo += h.rows {
+		h.turn = h.full[lo:min(lo+h.rows, len(h.full))]
 		h.device.engine.logits(h.turn, h.logits, h.stride)
 		h.device.pool.run(&h.task, len(h.turn))
 	}
+	for lo := 0; lo < len(h.greedy); lo += h.rows {
+		h.turn = h.greedy[lo:min(lo+h.rows, len(h.greedy))]
+		h.chooser.choose(h.turn, h.logits, h.ids)
+		for i, o := range h.turn {
+			r.IDs[o.row] = h.ids[i]
+		}
+	}
+}
+
+// sort tells outputs by what they need: logits, the highest alone, or nothing.
+func (h *head) sort(b *batch) {
+	h.full, h.greedy = h.full[:0], h.greedy[:0]
+	for _, o := range b.output {
+		row := &b.plan.Rows[o.row]
+		sampled := row.Sampling != nil && o.index == row.Outputs-1
+		switch {
+		case sampled && !row.Logits && h.chooser != nil && plain(row.Sampling):
+			h.greedy = append(h.greedy, o)
+		case sampled || row.Logits:
+			h.full = append(h.full, o)
+		}
+	}
+}
+
+// plain tells whether s takes the highest logit as it is.
+func plain(s *model.Sampling) bool {
+	penalties := s.RepetitionPenalty != 0 && s.RepetitionPenalty != 1 || s.PresencePenalty != 0 || s.FrequencyPenalty != 0
+	return s.Temperature < sampler.GreedyBelow && !penalties && !s.Logprob && s.Mask == nil &&
+		len(s.LogitBias) == 0 && len(s.Banned) == 0
 }
 
 // output hands out one logits row: a copy to who asked for it, then to the sampler, which may scribble on it.

@@ -25,6 +25,11 @@ typedef struct {                                    // for Q5_0, Q4_K, Q6_K
 	int8_t q[32];
 } act_i8;
 
+// The greedy head's view of Q8_0 (scan.c).
+typedef struct { uint16_t d[8]; uint8_t rest[8], high[32], q[4][32]; } scan_group; // 184 B
+typedef struct { float k, n, c; int8_t q[32]; } act_scan;                // scale of codes, of rest, and a constant
+typedef struct { float product; int32_t row; } choice;
+
 // matmul is out[t·ld + row] = w[row] · a[t] for groups [lo, hi) and n tokens; stride is bytes from token to token.
 typedef void matmul(const void *w, const void *a, size_t stride, float *out, size_t ld, int cols, int lo, int hi,
 	int n);
@@ -42,7 +47,14 @@ gather gather_f32, gather_f16, gather_bf16, gather_q8_0, gather_q5_0, gather_q4_
 typedef void quantise(const float *x, void *out, int cols);
 quantise quantise_i16, quantise_i8;
 
-// The same, chosen by number: what Go calls.
+// scan_q8_0 writes one bound for a group of 8 rows: out[t·ld + group].
+void scan_q8_0(const void *w, const void *a, size_t stride, float *out, size_t ld, int cols, int lo, int hi, int n);
+int pack_scan_q8_0(const void *group, void *out, int cols);
+void scan_vector(const act_i16 *x, act_scan *out, int cols, float reach);
+void scan_lead(const void *w, const act_i16 *x, int cols, int rows, const float *bound, int parts, choice *best);
+void scan_settle(const void *w, const act_i16 *x, int cols, int rows, const float *bound, int lo, int hi, choice *best);
+
+// Kernels chosen by number: what Go calls.
 void multiply(int type, const void *w, const void *a, size_t stride, float *out, size_t ld, int cols, int lo, int hi,
 	int n);
 void pack_group(int type, const void *rows, size_t row_bytes, int n, void *group, int cols);

@@ -36,6 +36,7 @@ type kernels struct {
 	spans     []span
 	products  products
 	outputs   []output
+	greedy    *greedy // nil: none
 	embedOp   task
 	enterOp   task
 	rotateOp  task
@@ -83,6 +84,7 @@ func newKernels(d *Device, m *model.Model) (engine, error) {
 	}
 	a := &allocator{memory: d.memory, name: "activations"}
 	k.buffers(a)
+	k.greedy = newGreedy(k, p, a)
 	k.embedOp.do, k.enterOp.do, k.rotateOp.do = k.embed, k.enter, k.rotateStore
 	k.attendOp.do, k.mixOp.do, k.middleOp.do = k.attend, k.quantiseMix, k.middle
 	k.gateOp.do, k.leaveOp.do, k.collectOp.do = k.gated, k.leave, k.collect
@@ -93,7 +95,8 @@ func newKernels(d *Device, m *model.Model) (engine, error) {
 // buffers maps room for one step. Formats that no product reads get none.
 func (k *kernels) buffers(a *allocator) {
 	n, d := k.device.cfg.MaxBatchTokens, &k.d
-	whole := func(rows int) int { return (rows + 7) &^ 7 }
+	// A line more than the rows: tokens a power of two apart would fall on the same sets of the first-level cache.
+	whole := func(rows int) int { return (rows+7)&^7 + 16 }
 	k.ldQ, k.ldKV = whole(d.Heads*d.HeadDim), whole(d.KVHeads*d.HeadDim)
 	k.ldFF, k.ldOut = whole(d.FeedForward), whole(d.Hidden)
 	k.x, k.branch, k.norm = a.floats(n*d.Hidden), a.floats(n*k.ldOut), a.floats(n*d.Hidden)
@@ -124,6 +127,13 @@ func (k *kernels) buffers(a *allocator) {
 		}
 	}
 	k.spans = make([]span, 0, k.device.cfg.MaxRows+n/spanTokens+1)
+}
+
+func (k *kernels) chooser() chooser {
+	if k.greedy == nil {
+		return nil
+	}
+	return k.greedy
 }
 
 func (k *kernels) numerics() string {

@@ -12,11 +12,6 @@
 
 #define GROUP_BYTES(cols) ((size_t)(cols) / 256 * sizeof(q4_k_group))
 
-// bytes8 is 8 bytes as floats.
-INLINE __m256 bytes8(const uint8_t *p) {
-	return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)));
-}
-
 INLINE void tile(const int G, const int M, const char *w, size_t size, const char *a, size_t stride, float *out,
 	size_t ld, int cols) {
 	const __m256i low4 = _mm256_set1_epi8(15), one = _mm256_set1_epi16(1);

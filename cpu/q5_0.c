@@ -13,15 +13,6 @@
 
 #define GROUP_BYTES(cols) ((size_t)(cols) / 32 * sizeof(q5_0_group))
 
-// codes is four c of 8 rows, as 32 unsigned bytes.
-INLINE __m256i codes(const q5_0_group *w, __m256i high, const int c) {
-	const __m256i low4 = _mm256_set1_epi8(15), bit4 = _mm256_set1_epi8(16);
-	__m256i q = _mm256_loadu_si256((const __m256i *)w->q[c & 3]);
-	q = _mm256_and_si256(c < 4 ? q : _mm256_srli_epi16(q, 4), low4);
-	const __m256i h = c < 4 ? _mm256_slli_epi16(high, 4 - c) : _mm256_srli_epi16(high, c - 4);
-	return _mm256_or_si256(q, _mm256_and_si256(h, bit4));
-}
-
 INLINE void tile(const int G, const int M, const char *w, size_t size, const char *a, size_t stride, float *out,
 	size_t ld, int cols) {
 	const __m256i one = _mm256_set1_epi16(1), offset = _mm256_set1_epi16(-16);
@@ -40,7 +31,7 @@ INLINE void tile(const int G, const int M, const char *w, size_t size, const cha
 			UNROLL for (int half = 0; half < 2; half++) {
 				__m256i t[8];
 				UNROLL for (int c = 0; c < 4; c++) {
-					const __m256i q = codes(wb, high, half * 4 + c);
+					const __m256i q = codes5(wb->q[c], high, half * 4 + c);
 					UNROLL for (int m = 0; m < M; m++) {
 						const __m256i p = _mm256_maddubs_epi16(q, four(x[m][b].q + half * 16 + c * 4));
 						t[m] = c ? _mm256_add_epi16(t[m], p) : p;

@@ -39,6 +39,8 @@ func newReference(d *Device, m *model.Model) *reference {
 
 func (r *reference) numerics() string { return "go,f32" }
 
+func (r *reference) chooser() chooser { return nil }
+
 // forward is model.architecture's two lines for each layer.
 func (r *reference) forward(b *batch) {
 	r.batch = b

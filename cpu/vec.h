@@ -25,11 +25,26 @@ INLINE __m256 bfloats(const void *p) {
 	return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
 }
 
+// bytes8 is 8 bytes as floats.
+INLINE __m256 bytes8(const uint8_t *p) {
+	return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+
 // four repeats the 4 bytes at p in every 32-bit lane.
 INLINE __m256i four(const void *p) {
 	int32_t v;
 	memcpy(&v, p, 4);
 	return _mm256_set1_epi32(v);
+}
+
+// codes5 is the c-th four of 5-bit codes of 8 rows, as 32 unsigned bytes: nibbles are low for c < 4, then high; bit c of
+// high is the fifth.
+INLINE __m256i codes5(const void *nibbles, __m256i high, const int c) {
+	const __m256i low4 = _mm256_set1_epi8(15), bit4 = _mm256_set1_epi8(16);
+	__m256i q = _mm256_loadu_si256((const __m256i *)nibbles);
+	q = _mm256_and_si256(c < 4 ? q : _mm256_srli_epi16(q, 4), low4);
+	const __m256i h = c < 4 ? _mm256_slli_epi16(high, 4 - c) : _mm256_srli_epi16(high, c - 4);
+	return _mm256_or_si256(q, _mm256_and_si256(h, bit4));
 }
 
 // tree4 sums four vectors, each by the tree ((x0+x1)+(x2+x3)) + ((x4+x5)+(x6+x7)).
