@@ -92,16 +92,7 @@ func (e *endpoint) ask(ctx context.Context, path string, body map[string]any) (s
 		body["seed"] = *e.Seed
 	}
 	body["stream"] = !e.JSON
-	raw, err := json.Marshal(body)
-	if err != nil {
-		return "", err
-	}
-	req, err := http.NewRequestWithContext(ctx, "POST", strings.TrimSuffix(e.URL, "/")+path, bytes.NewReader(raw))
-	if err != nil {
-		return "", err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := postJSON(ctx, strings.TrimSuffix(e.URL, "/")+path, "", body)
 	if err != nil {
 		return "", fmt.Errorf("%w (is a cluster up? try: berth up)", err)
 	}
@@ -139,9 +130,43 @@ func (e *endpoint) choose(ctx context.Context) error {
 	return nil
 }
 
-// stream prints the text of server-sent events and returns it.
-func stream(in io.Reader, out io.Writer) (string, error) {
-	var all strings.Builder
+// postJSON sends a body, with an API key if there is one.
+func postJSON(ctx context.Context, url, key string, body any) (*http.Response, error) {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(raw))
+	if err != nil {
+		return nil, &flags.UsageError{Err: err}
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	return http.DefaultClient.Do(req)
+}
+
+// event is one server-sent event of a completion or chat.
+type event struct {
+	Choices []struct {
+		Text  string `json:"text"`
+		Delta struct {
+			Content string `json:"content"`
+		} `json:"delta"`
+	} `json:"choices"`
+	Usage *struct {
+		Prompt     int `json:"prompt_tokens"`
+		Completion int `json:"completion_tokens"`
+		Details    struct {
+			Cached int `json:"cached_tokens"`
+		} `json:"prompt_tokens_details"`
+	} `json:"usage"`
+	Error json.RawMessage `json:"error"`
+}
+
+// eachEvent hands every event of a stream to f, until the stream says that it is done.
+func eachEvent(in io.Reader, f func(*event)) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -150,29 +175,30 @@ func stream(in io.Reader, out io.Writer) (string, error) {
 			continue
 		}
 		if data == "[DONE]" {
-			return all.String(), nil
+			return nil
 		}
-		var event struct {
-			Choices []struct {
-				Text  string `json:"text"`
-				Delta struct {
-					Content string `json:"content"`
-				} `json:"delta"`
-			} `json:"choices"`
-			Error json.RawMessage `json:"error"`
+		var e event
+		if err := json.Unmarshal([]byte(data), &e); err != nil {
+			return fmt.Errorf("the stream broke: %w", err)
 		}
-		if err := json.Unmarshal([]byte(data), &event); err != nil {
-			return all.String(), fmt.Errorf("the stream broke: %w", err)
+		if e.Error != nil {
+			return apiError(strings.NewReader(data), "the stream")
 		}
-		if event.Error != nil {
-			return all.String(), apiError(strings.NewReader(data), "the stream")
-		}
-		for _, c := range event.Choices {
+		f(&e)
+	}
+	return errors.Join(lines.Err(), errors.New("the stream ended early"))
+}
+
+// stream prints the text of server-sent events and returns it.
+func stream(in io.Reader, out io.Writer) (string, error) {
+	var all strings.Builder
+	err := eachEvent(in, func(e *event) {
+		for _, c := range e.Choices {
 			all.WriteString(c.Text + c.Delta.Content)
 			io.WriteString(out, c.Text+c.Delta.Content)
 		}
-	}
-	return all.String(), errors.Join(lines.Err(), errors.New("the stream ended early"))
+	})
+	return all.String(), err
 }
 
 func apiError(body io.Reader, status string) error {

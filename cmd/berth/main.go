@@ -16,6 +16,7 @@ type cli struct {
 	Pull     pullCommand     `cmd:"" help:"Fetch a known model into the cache folder."`
 	Complete completeCommand `cmd:"" help:"Continue a text; the answer streams."`
 	Chat     chatCommand     `cmd:"" help:"Talk to a model, one message or a conversation."`
+	Bench    benchCommand    `cmd:"" help:"Load a server and time its answers; works with any OpenAI-compatible one."`
 	Status   statusCommand   `cmd:"" help:"Show the cluster: workers, pages, tenants, queue."`
 	Trace    traceCommand    `cmd:"" help:"Show where a request's time went."`
 }
