@@ -13,18 +13,19 @@ import (
 // Sizes around every tile shape of the kernels.
 var batchSizes = []int{1, 2, 7, 8, 9, 31, 33, 64}
 
-// runInvariance is B3 and B4 on a tiny model: the same logit bits whatever the batch, chunks, blocks and threads.
+// runInvariance is B3 and B4 on tiny models: the same logit bits whatever the batch, chunks, blocks and threads.
 func runInvariance(t *testing.T, open Opener) {
 	for _, c := range []struct {
 		file  string
 		shape Shape
 	}{
-		{"model-bf16.gguf", Shape{Exact: true, KV: "f32"}},
-		{"model-bf16.gguf", Shape{KV: "f16"}},
-		{"model-q8_0.gguf", Shape{KV: "f16"}},
+		{"gemma3/model-bf16.gguf", Shape{Exact: true, KV: "f32"}},
+		{"gemma3/model-bf16.gguf", Shape{KV: "f16"}},
+		{"gemma3/model-q8_0.gguf", Shape{KV: "f16"}},
+		{"qwen2/model-q8_0.gguf", Shape{KV: "f16"}}, // biases
 	} {
 		t.Run(fmt.Sprintf("%s/exact=%v/%s", c.file, c.shape.Exact, c.shape.KV), func(t *testing.T) {
-			m := openModel(t, filepath.Join(goldenDir, "tiny/gemma3", c.file))
+			m := openModel(t, filepath.Join(goldenDir, "tiny", c.file))
 			checkInvariance(t, open, m, c.shape, 150)
 		})
 	}
