@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// Check recomputes what the state keeps ready and proves I1 to I6. It joins everything that is wrong.
+// Check recomputes what the state keeps ready and proves I1 to I6 and I9. It joins everything that is wrong.
 func (s *State) Check() error {
 	var faults []error
-	faults = append(faults, s.checkSessions())
+	faults = append(faults, s.checkSessions(), s.checkFenced())
 	found := map[*worker]*tally{}
 	for _, w := range s.workers {
 		found[w] = &tally{unclaimed: map[*account]uint64{}}
@@ -55,6 +55,27 @@ func (s *State) checkSessions() error {
 		if w.session != nil && s.session(w.session.id) != w.session {
 			return fmt.Errorf("I5: the incarnation of %q is not a session", w.name)
 		}
+	}
+	return nil
+}
+
+// checkFenced proves I9.
+func (s *State) checkFenced() error {
+	fenced := 0
+	for _, w := range s.workers {
+		switch {
+		case w.session != nil && (w.fencedAt > 0 || w.forgetMs > 0):
+			return fmt.Errorf("I9: %q lives, and is to be forgotten in %d ms", w.name, w.forgetMs)
+		case w.session != nil:
+			continue
+		case w.fencedAt == 0 || w.fencedAt > s.revision || w.forgetMs == 0 || w.forgetMs > forgetLeases*maxLease:
+			return fmt.Errorf("I9: %q was fenced at revision %d of %d, to be forgotten in %d ms",
+				w.name, w.fencedAt, s.revision, w.forgetMs)
+		}
+		fenced++
+	}
+	if fenced > maxFenced {
+		return fmt.Errorf("I9: %d fenced workers are remembered", fenced)
 	}
 	return nil
 }

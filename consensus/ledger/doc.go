@@ -14,7 +14,7 @@
 // The life of a page, seen from here: capacity ─(Reserve, Grow)▶ an account's grant ─(Return, End, Tombstone, or the
 // end of the incarnation)▶ capacity. Which physical page that is, the worker's pool knows alone.
 //
-// Invariants; Check proves I1–I6 from the records, tests quote all of them:
+// Invariants; Check proves I1–I6 and I9 from the records, tests quote all of them:
 //
 //   - I1 (rule A3 of the design): of each worker, Σ grants ≤ pages − overhead, and nothing is granted while it is
 //     fenced.
@@ -25,6 +25,7 @@
 //   - I6: results kept end at the session's last sequence and are at most 1,024.
 //   - I7: a sequence is applied once; a repeat answers what it answered and changes nothing.
 //   - I8: equal logs make equal states, byte for byte, and a restored snapshot goes on like the state it was taken of.
+//   - I9: a fenced worker is remembered for 100 of its leases, and at most 1,024 are, those fenced last.
 //
 // What a worker must know: the pages of a Grown result are also in the next notice's totals. A process takes the
 // totals, and adds a result's pages only if its revision is above that of every notice it has read.

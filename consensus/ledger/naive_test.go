@@ -15,6 +15,7 @@ type naive struct {
 	lease    map[uint64]uint64
 	owner    map[uint64]string // worker of a session, "" for a router
 	alive    map[string]uint64 // living incarnation of a worker
+	forget   map[string]uint64 // ms, of fenced workers
 	capacity map[string]uint64
 	slots    map[string]uint64
 	requests map[uint64]*request // living ones
@@ -41,7 +42,7 @@ type change struct {
 func newNaive() *naive {
 	return &naive{
 		left: map[uint64]uint64{}, lease: map[uint64]uint64{}, owner: map[uint64]string{}, alive: map[string]uint64{},
-		capacity: map[string]uint64{}, slots: map[string]uint64{},
+		forget: map[string]uint64{}, capacity: map[string]uint64{}, slots: map[string]uint64{},
 		requests: map[uint64]*request{}, returned: map[[2]any]uint64{},
 	}
 }
@@ -133,12 +134,18 @@ func (n *naive) end(session uint64) {
 		}
 	}
 	if w := n.owner[session]; w != "" && n.alive[w] == session {
-		n.alive[w] = 0
+		n.alive[w], n.forget[w] = 0, 100*n.lease[session]
 	}
 }
 
 func (n *naive) tick(m *ledgerv1.Tick) {
 	n.revision++
+	for w, left := range n.forget {
+		if n.forget[w] = left - min(left, m.DeltaMs); n.forget[w] == 0 {
+			delete(n.forget, w)
+			delete(n.alive, w)
+		}
+	}
 	for _, id := range slices.Sorted(maps.Keys(n.left)) {
 		switch {
 		case slices.Contains(m.Live, id):

@@ -56,7 +56,11 @@ func (x *walk) step() string {
 			}
 		}
 		slices.Sort(live)
-		p := ticked(uint64(x.rng.IntN(1200)), live...)
+		delta := uint64(x.rng.IntN(1200))
+		if x.rng.IntN(6) == 0 { // long enough to forget the fenced
+			delta *= 300
+		}
+		p := ticked(delta, live...)
 		x.state.Apply(p)
 		x.naive.tick(p.Command.GetTick())
 		return fmt.Sprint("tick ", p)
@@ -99,6 +103,7 @@ func (x *walk) open() string {
 		if old := x.naive.alive[name]; old != 0 {
 			x.naive.end(old)
 		}
+		delete(x.naive.forget, name)
 		x.naive.alive[name], x.naive.capacity[name], x.naive.slots[name] = id, pages, slots
 	}
 	return fmt.Sprint("open ", p)
@@ -210,7 +215,13 @@ func (x *walk) compare() error {
 		return fmt.Errorf("%+v; naive: revision %d, %d sessions, %d requests",
 			v, x.naive.revision, len(x.naive.left), len(x.naive.requests))
 	}
+	if len(v.Workers) != len(x.naive.alive) {
+		return fmt.Errorf("I9: %d workers are known, naive %d", len(v.Workers), len(x.naive.alive))
+	}
 	for _, w := range v.Workers {
+		if _, known := x.naive.alive[w.Name]; !known {
+			return fmt.Errorf("I9: %s is not forgotten", w.Name)
+		}
 		if w.Incarnation != x.naive.alive[w.Name] {
 			return fmt.Errorf("%s lives as %d, naive %d", w.Name, w.Incarnation, x.naive.alive[w.Name])
 		}

@@ -63,8 +63,8 @@ func (s *State) openRouter(m *ledgerv1.OpenRouter) *ledgerv1.Result {
 	if s.clusterID == nil {
 		return s.invalid("the cluster has no name yet")
 	}
-	if m.GetRouter() == "" || m.LeaseMs == 0 || len(m.Nonce) == 0 || len(m.Nonce) > maxNonce {
-		return s.invalid("open router: want a name, a lease and a nonce of 1 to 64 bytes")
+	if err := checkClient("router", m.GetRouter(), m.GetNonce(), m.GetLeaseMs()); err != nil {
+		return s.invalid("open router: " + err.Error())
 	}
 	for _, c := range s.sessions {
 		if c.worker == nil && c.router == m.Router && bytes.Equal(c.nonce, m.Nonce) {
@@ -83,8 +83,12 @@ func (s *State) open(c *session) *session {
 	return c
 }
 
-// tick lets time pass: sessions that were heard from get a fresh term, the others come nearer to their end.
+// tick lets time pass: sessions that were heard from get a fresh term, the others come nearer to their end, and workers
+// that were fenced before to being forgotten.
 func (s *State) tick(m *ledgerv1.Tick) *ledgerv1.Result {
+	for _, w := range s.workers {
+		w.forgetMs -= min(w.forgetMs, m.GetDeltaMs())
+	}
 	var expired []*session
 	for _, c := range s.sessions {
 		if _, live := slices.BinarySearch(m.GetLive(), c.id); live {
@@ -99,6 +103,7 @@ func (s *State) tick(m *ledgerv1.Tick) *ledgerv1.Result {
 	for _, c := range expired {
 		s.close(c)
 	}
+	s.forget()
 	return s.ok()
 }
 

@@ -50,7 +50,8 @@ func (c *session) snapshot() *ledgerv1.Session {
 }
 
 func (w *worker) snapshot() *ledgerv1.Worker {
-	out := &ledgerv1.Worker{Name: w.name, Info: w.info, FencedNonces: slices.Clone(w.fenced)}
+	out := &ledgerv1.Worker{Name: w.name, Info: w.info, FencedNonces: slices.Clone(w.fenced),
+		FencedAt: w.fencedAt, ForgetMs: w.forgetMs}
 	if w.session != nil {
 		out.Incarnation = w.session.id
 	}
@@ -123,11 +124,12 @@ func Restore(from *ledgerv1.Snapshot) (*State, error) {
 func (s *State) restoreWorker(m *ledgerv1.Worker) error {
 	w := &worker{name: m.GetName(), fenced: m.GetFencedNonces()}
 	s.workers = append(s.workers, w)
-	geometry, err := checkRegister(&ledgerv1.Register{Worker: w.name, Nonce: []byte{0}, LeaseMs: 1, Info: m.GetInfo()})
+	geometry, err := checkRegister(&ledgerv1.Register{Worker: w.name, Nonce: []byte{0}, LeaseMs: minLease, Info: m.GetInfo()})
 	if err != nil {
 		return err
 	}
 	w.begin(m.Info, geometry)
+	w.fencedAt, w.forgetMs = m.GetFencedAt(), m.GetForgetMs()
 	for _, a := range m.GetAccounts() {
 		w.accounts = append(w.accounts, &account{
 			group: a.GetShareGroup(), reserved: a.GetReserved(), grown: a.GetGrown(), returned: a.GetReturned(),

@@ -12,6 +12,13 @@ import (
 	"github.com/berthd/berth/kvpool"
 )
 
+const (
+	// forgetLeases is how many terms of its last lease a fenced worker is remembered for.
+	forgetLeases = 100
+	// maxFenced is how many fenced workers are remembered.
+	maxFenced = 1024
+)
+
 // maxFencedNonces is how many ended incarnations of a worker are remembered, so that a late registration of theirs is
 // refused and does not end a younger one.
 const maxFencedNonces = 64
@@ -28,6 +35,8 @@ type worker struct {
 	name     string
 	fenced   [][]byte // nonces of ended incarnations, newest last
 	session  *session // the living incarnation; nil when fenced
+	fencedAt uint64   // revision; 0 while an incarnation lives, as the next one
+	forgetMs uint64   // until a fenced worker is forgotten
 	info     *ledgerv1.WorkerInfo
 	geometry kvpool.Geometry
 	overhead uint64 // pages of account 0
@@ -119,6 +128,7 @@ func (w *worker) begin(info *ledgerv1.WorkerInfo, geometry kvpool.Geometry) {
 	w.info, w.geometry = info, geometry
 	w.overhead = uint64(geometry.Overhead())
 	w.capacity = info.Pages - w.overhead
+	w.fencedAt, w.forgetMs = 0, 0
 	w.view = nil
 }
 
@@ -130,7 +140,8 @@ func (s *State) refuseFenced(w *worker) *ledgerv1.Result {
 	return s.refuse(ledgerv1.RefusalCode_REFUSAL_CODE_FENCED, "the incarnation was fenced")
 }
 
-// fence ends the living incarnation: its pages are never granted again. The worker's record stays, for the nonces.
+// fence ends the living incarnation: its pages are never granted again. The worker's record stays for a while, for the
+// nonces.
 func (s *State) fence(w *worker) {
 	for id, r := range s.reservations {
 		if r.worker == w {
@@ -139,15 +150,34 @@ func (s *State) fence(w *worker) {
 	}
 	w.fenced = append(w.fenced, w.session.nonce)
 	w.fenced = slices.Delete(w.fenced, 0, max(0, len(w.fenced)-maxFencedNonces))
+	w.fencedAt, w.forgetMs = s.revision, forgetLeases*w.session.leaseMs
 	w.session, w.granted, w.slots, w.held = nil, 0, 0, 0
 	w.accounts, w.waiters, w.orphans = nil, nil, nil
 	w.view = nil
 }
 
+// forget takes out fenced workers whose time is up and, of more than maxFenced, those that were fenced first: names with
+// a random part would pile up. A process that comes back later than that is a new worker.
+func (s *State) forget() {
+	var fenced []*worker
+	for _, w := range s.workers {
+		if w.session == nil && w.forgetMs > 0 {
+			fenced = append(fenced, w)
+		}
+	}
+	slices.SortFunc(fenced, func(a, b *worker) int {
+		return cmp.Or(cmp.Compare(a.fencedAt, b.fencedAt), cmp.Compare(a.name, b.name))
+	})
+	for _, w := range fenced[:max(0, len(fenced)-maxFenced)] {
+		w.forgetMs = 0
+	}
+	s.workers = slices.DeleteFunc(s.workers, func(w *worker) bool { return w.session == nil && w.forgetMs == 0 })
+}
+
 // checkRegister returns the geometry of a registration that makes sense.
 func checkRegister(m *ledgerv1.Register) (kvpool.Geometry, error) {
-	if m.GetWorker() == "" || m.LeaseMs == 0 || len(m.Nonce) == 0 || len(m.Nonce) > maxNonce {
-		return kvpool.Geometry{}, errors.New("want a name, a lease and a nonce of 1 to 64 bytes")
+	if err := cmp.Or(checkClient("worker", m.GetWorker(), m.GetNonce(), m.GetLeaseMs()), checkInfo(m.GetInfo())); err != nil {
+		return kvpool.Geometry{}, err
 	}
 	g := m.Info.GetGeometry()
 	if max(g.GetBlockSize(), g.GetStepsInFlight(), g.GetMaxBatchTokens(), g.GetPrefillsInStep()) > maxGeometry ||

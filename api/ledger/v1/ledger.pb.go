@@ -2406,7 +2406,10 @@ type Worker struct {
 	// Ascending order key.
 	Waiters []*Waiter `protobuf:"bytes,5,rep,name=waiters,proto3" json:"waiters,omitempty"`
 	// Nonces of fenced incarnations, newest last, bounded.
-	FencedNonces  [][]byte `protobuf:"bytes,6,rep,name=fenced_nonces,json=fencedNonces,proto3" json:"fenced_nonces,omitempty"`
+	FencedNonces [][]byte `protobuf:"bytes,6,rep,name=fenced_nonces,json=fencedNonces,proto3" json:"fenced_nonces,omitempty"`
+	// Revision that fenced the worker, and milliseconds until it is forgotten; both 0 while an incarnation lives.
+	FencedAt      uint64 `protobuf:"varint,7,opt,name=fenced_at,json=fencedAt,proto3" json:"fenced_at,omitempty"`
+	ForgetMs      uint64 `protobuf:"varint,8,opt,name=forget_ms,json=forgetMs,proto3" json:"forget_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2481,6 +2484,20 @@ func (x *Worker) GetFencedNonces() [][]byte {
 		return x.FencedNonces
 	}
 	return nil
+}
+
+func (x *Worker) GetFencedAt() uint64 {
+	if x != nil {
+		return x.FencedAt
+	}
+	return 0
+}
+
+func (x *Worker) GetForgetMs() uint64 {
+	if x != nil {
+		return x.ForgetMs
+	}
+	return 0
 }
 
 // Account counts pages since the incarnation began: grant = reserved + grown − returned.
@@ -2945,14 +2962,16 @@ const file_api_ledger_v1_ledger_proto_rawDesc = "" +
 	"\blease_ms\x18\x05 \x01(\x04R\aleaseMs\x12\x17\n" +
 	"\aleft_ms\x18\x06 \x01(\x04R\x06leftMs\x12#\n" +
 	"\rlast_sequence\x18\a \x01(\x04R\flastSequence\x121\n" +
-	"\aresults\x18\b \x03(\v2\x17.berth.ledger.v1.ResultR\aresults\"\xfd\x01\n" +
+	"\aresults\x18\b \x03(\v2\x17.berth.ledger.v1.ResultR\aresults\"\xb7\x02\n" +
 	"\x06Worker\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12/\n" +
 	"\x04info\x18\x03 \x01(\v2\x1b.berth.ledger.v1.WorkerInfoR\x04info\x124\n" +
 	"\baccounts\x18\x04 \x03(\v2\x18.berth.ledger.v1.AccountR\baccounts\x121\n" +
 	"\awaiters\x18\x05 \x03(\v2\x17.berth.ledger.v1.WaiterR\awaiters\x12#\n" +
-	"\rfenced_nonces\x18\x06 \x03(\fR\ffencedNonces\"x\n" +
+	"\rfenced_nonces\x18\x06 \x03(\fR\ffencedNonces\x12\x1b\n" +
+	"\tfenced_at\x18\a \x01(\x04R\bfencedAt\x12\x1b\n" +
+	"\tforget_ms\x18\b \x01(\x04R\bforgetMs\"x\n" +
 	"\aAccount\x12\x1f\n" +
 	"\vshare_group\x18\x01 \x01(\tR\n" +
 	"shareGroup\x12\x1a\n" +
