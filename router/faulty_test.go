@@ -47,15 +47,20 @@ func TestFaultyWorkerIsNotBelieved(t *testing.T) {
 		h.await("the drain", h.drained)
 	}
 	w.play = stopAfterMax
-	for _, cached := range []uint32{1 << 31, 40} {
+	pretend := func(cached uint32) {
+		w.mu.Lock()
 		w.cached = cached
+		w.mu.Unlock()
+	}
+	for _, cached := range []uint32{1 << 31, 40} {
+		pretend(cached)
 		r := h.post("/v1/completions", body)
 		if id, _ := r.fault(t); r.status != 502 || id != "WRK-002" {
 			t.Errorf("%d cached tokens: %d %s", cached, r.status, r.body)
 		}
 		h.await("the drain", h.drained)
 	}
-	w.cached = 1
+	pretend(1)
 	if r := h.post("/v1/completions", body); r.status != 200 {
 		t.Errorf("%d %s", r.status, r.body)
 	}

@@ -35,7 +35,7 @@ type hand struct {
 	play    play
 	refuse  func(*ask) error // before it is taken
 	unready string
-	cached  uint32 // tokens that it says it has found in its cache; 0: three, if the prompt has as many
+	cached  uint32 // under mu: tokens that it says it has found in its cache; 0: three, if the prompt has as many
 	silent  bool   // asked for its card, it says nothing
 
 	out     chan *workerv1.FromWorker
@@ -290,6 +290,8 @@ func (w *hand) run(r *ask, s grpc.ServerStreamingServer[workerv1.GenerateReply])
 }
 
 func (w *hand) found(r *ask) uint32 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.cached > 0 {
 		return w.cached
 	}
