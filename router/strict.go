@@ -22,8 +22,8 @@ func parseObject(data []byte) (map[string]json.RawMessage, error) {
 	if !utf8.Valid(data) {
 		return nil, invalid("", "the body is not valid UTF-8")
 	}
-	if err := json.Unmarshal(data, new(unread)); err != nil {
-		return nil, badJSON(data, err)
+	if !json.Valid(data) { // which takes half the time of what can say why
+		return nil, badJSON(data, json.Unmarshal(data, new(unread)))
 	}
 	members := map[string]json.RawMessage{}
 	var fault error
