@@ -42,6 +42,9 @@ func (n *Node) reign(ctx context.Context) error {
 	}
 	n.reigns.Store(term)
 	n.config.Log.Info("ledger leader", "node", n.config.ID, "term", term, "revision", n.Revision())
+	n.mu.Lock()
+	clear(n.heard) // what was heard before this reign says nothing of now
+	n.mu.Unlock()
 	last := n.config.Clock.Now()
 	if err := n.tick(ctx, 0); err != nil {
 		return err

@@ -114,7 +114,10 @@ func (l *listeners) close() {
 // waited for at a signal, then cut.
 func serve(ctx context.Context, stop func(), c *config, log *slog.Logger, r *router.Router, l *listeners,
 	broken <-chan error) error {
-	rpc := grpc.NewServer(grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}))
+	rpc := grpc.NewServer(
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+	)
 	r.RegisterRPC(rpc)
 	healthv1.RegisterHealthServer(rpc, health.NewServer())
 	api := &http.Server{Handler: r.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
 
 	workerv1 "github.com/berthd/berth/api/worker/v1"
 	"github.com/berthd/berth/cmd/flags"
@@ -58,7 +59,10 @@ func run(c *config) (err error) {
 	defer loaded.device.Close()
 	w, err := worker.New(worker.Config{
 		ID: c.ID, Info: loaded.info, Card: loaded.card, Device: loaded.device, Vocab: loaded.vocab, Routers: c.Router,
-		Dial:  []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())},
+		Dial: []grpc.DialOption{
+			grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
+		},
 		Lease: c.Lease, StepTimeout: c.StepTimeout, Log: log,
 	})
 	if err != nil {
