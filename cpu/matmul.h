@@ -19,6 +19,16 @@ enum { TOKENS = 24 };
 #define OUT_A_GROUP 8
 #endif
 
+// AHEAD is how many bytes ahead of their use weights are asked for. G groups are read side by side, so those of short rows
+// ask for their place in the next G, which nobody reads yet; those of long rows for a page, more than the processor's own
+// prefetcher covers. Asking past the end is harmless.
+#define AHEAD(G, size) ((size) < 8192 ? (G) * (size) : 4096)
+
+// ASK asks for the weights that lie ahead of a part of a group.
+#define ASK(part, bytes, ahead) \
+	UNROLL for (int i = 0; i < (int)(bytes); i += 64) \
+		_mm_prefetch((const char *)(part) + (ahead) + i, _MM_HINT_T0)
+
 // MATMUL defines NAME from TILE(groups, tokens, w, group_bytes, a, stride, out, ld, cols), an inline function whose
 // first two arguments are constants: ONE, TWO or MANY groups at a time for one, two or more tokens, so that enough
 // sums are in flight, and MAX_M tokens at a time, so that they fit the registers.

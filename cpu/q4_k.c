@@ -21,12 +21,14 @@ INLINE void tile(const int G, const int M, const char *w, size_t size, const cha
 		x[m] = (const act_i8 *)(a + m * stride);
 		UNROLL for (int g = 0; g < G; g++) _mm256_store_ps(f[g][m], _mm256_setzero_ps());
 	}
+	const size_t ahead = AHEAD(G, size);
 	for (int b = 0; b < cols / 256; b++) {
 		UNROLL for (int g = 0; g < G; g++) {
 			const q4_k_group *wb = (const q4_k_group *)(w + g * size) + b;
 			const __m256 d = halves(wb->d), dmin = halves(wb->dmin);
 			for (int p = 0; p < 4; p++) {
 				const int j = b * 8 + 2 * p;
+				ASK(wb->q[p], sizeof wb->q[p], ahead);
 				__m256i t[2][4];
 				UNROLL for (int c = 0; c < 8; c++) {
 					const __m256i q = _mm256_loadu_si256((const __m256i *)wb->q[p][c]);

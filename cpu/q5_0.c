@@ -22,9 +22,11 @@ INLINE void tile(const int G, const int M, const char *w, size_t size, const cha
 		x[m] = (const act_i8 *)(a + m * stride);
 		UNROLL for (int g = 0; g < G; g++) _mm256_store_ps(f[g][m], _mm256_setzero_ps());
 	}
+	const size_t ahead = AHEAD(G, size);
 	for (int b = 0; b < cols / 32; b++) {
 		UNROLL for (int g = 0; g < G; g++) {
 			const q5_0_group *wb = (const q5_0_group *)(w + g * size) + b;
+			ASK(wb, sizeof *wb, ahead);
 			const __m256i high = _mm256_loadu_si256((const __m256i *)wb->high);
 			const __m256 d = halves(wb->d);
 			__m256i sum[8];

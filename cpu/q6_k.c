@@ -27,6 +27,7 @@ INLINE void tile(const int G, const int M, const char *w, size_t size, const cha
 		x[m] = (const act_i8 *)(a + m * stride);
 		UNROLL for (int g = 0; g < G; g++) f[g][m] = _mm256_setzero_ps();
 	}
+	const size_t ahead = AHEAD(G, size);
 	for (int b = 0; b < cols / 256; b++) {
 		UNROLL for (int g = 0; g < G; g++) {
 			const q6_k_group *wb = (const q6_k_group *)(w + g * size) + b;
@@ -36,6 +37,7 @@ INLINE void tile(const int G, const int M, const char *w, size_t size, const cha
 				// One 32-bit lane is a row: the scale of the first half below that of the second, both times 32.
 				const __m256i offset = _mm256_slli_epi16(_mm256_blend_epi16(s0, s1, 0xaa), 5);
 				const act_i8 *y[4];
+				ASK(wb->q[j * 8], 8 * sizeof wb->q[0], ahead);
 				__m256i sum[4];
 				UNROLL for (int m = 0; m < M; m++) {
 					y[m] = x[m] + b * 8 + j;

@@ -11,10 +11,6 @@
 
 #define GROUP_BYTES(cols) ((size_t)(cols) / 32 * sizeof(q8_0_group))
 
-// AHEAD is how many blocks before their use weights are asked for: about 4 KiB, past what the processor's own
-// prefetcher covers while it multiplies. Asking past the end is harmless.
-enum { AHEAD = 16 };
-
 INLINE void tile(const int G, const int M, const char *w, size_t size, const char *a, size_t stride, float *out,
 	size_t ld, int cols) {
 	__m256 f[4][6];
@@ -23,11 +19,12 @@ INLINE void tile(const int G, const int M, const char *w, size_t size, const cha
 		x[m] = (const act_i16 *)(a + m * stride);
 		UNROLL for (int g = 0; g < G; g++) f[g][m] = _mm256_setzero_ps();
 	}
+	const size_t ahead = AHEAD(G, size);
 	for (int b = 0; b < cols / 32; b++) {
 		UNROLL for (int g = 0; g < G; g++) {
 			const q8_0_group *wb = (const q8_0_group *)(w + g * size) + b;
 			__m256i s[6];
-			UNROLL for (int i = 0; i < (int)sizeof *wb; i += 64) _mm_prefetch((const char *)(wb + AHEAD) + i, _MM_HINT_T0);
+			ASK(wb, sizeof *wb, ahead);
 			UNROLL for (int m = 0; m < M; m++) s[m] = _mm256_setzero_si256();
 			UNROLL for (int c = 0; c < 16; c++) {
 				const __m256i q = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)wb->q[c]));

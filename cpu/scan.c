@@ -20,7 +20,7 @@
 
 #define GROUP_BYTES(cols) ((size_t)(cols) / 32 * sizeof(scan_group))
 
-enum { AHEAD = 24, UNIT = 10 };
+enum { UNIT = 10 };
 
 INLINE void tile(const int G, const int M, const char *w, size_t size, const char *a, size_t stride, float *out,
 	size_t ld, int cols) {
@@ -31,13 +31,13 @@ INLINE void tile(const int G, const int M, const char *w, size_t size, const cha
 		x[m] = (const act_scan *)(a + m * stride);
 		UNROLL for (int g = 0; g < G; g++) _mm256_store_ps(f[g][m], _mm256_setzero_ps());
 	}
+	const size_t ahead = AHEAD(G, size);
 	for (int b = 0; b < cols / 32; b++) {
 		UNROLL for (int g = 0; g < G; g++) {
 			const scan_group *wb = (const scan_group *)(w + g * size) + b;
 			const __m256i high = _mm256_loadu_si256((const __m256i *)wb->high);
 			__m256i sum[8];
-			UNROLL for (int i = 0; i < (int)sizeof *wb; i += 64)
-				_mm_prefetch((const char *)(wb + AHEAD) + i, _MM_HINT_T0);
+			ASK(wb, sizeof *wb, ahead);
 			UNROLL for (int half = 0; half < 2; half++) {
 				__m256i t[8];
 				UNROLL for (int c = 0; c < 4; c++) {
