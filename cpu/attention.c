@@ -2,7 +2,7 @@
 
 // Attention of query heads that share one key head, over paged keys and values.
 //
-// Maths:    out = Σ_p softmax_p(scale · q·k[p]) v[p], p over (pos − window, pos].
+// Maths:    out = Σ_p softmax_p(s[p]) v[p], p over (pos − window, pos], s[p] = scale · q·k[p], softly capped if asked for.
 // Shapes:   q, out [tokens][heads][head_dim], tokens `stride` floats apart; keys and values [token in block][head_dim].
 // Numerics: positions are taken in tiles of 64, aligned to absolute position 0. In a tile: q·k is one 8-lane
 //           accumulator and the tree of vec.h; the maximum m; weights e^(s−m), their sum l by a fixed tree; o = Σ w·v,
@@ -47,6 +47,19 @@ INLINE void dots(const int H, const int N, const kv *c, const char **key, const 
 		const __m128 sums = tree4(a[n][0], a[n][H > 1], a[n][H > 2 ? 2 : 0], a[n][H > 3 ? 3 : 0]);
 		_mm_storeu_ps(s, _mm_mul_ps(sums, _mm_set1_ps(c->scale)));
 		UNROLL for (int h = 0; h < H; h++) score[h][at + n] = s[h];
+	}
+}
+
+// soften is cap · tanh(s / cap) of one head's scores, by the one exponential: tanh v = (e^2v − 1) / (e^2v + 1). What is
+// out of sight stays so.
+INLINE void soften(float *score, float cap) {
+	const __m256 never = _mm256_set1_ps(-__builtin_inff()), unit = _mm256_set1_ps(1);
+	for (int i = 0; i < TILE; i += 8) {
+		const __m256 s = _mm256_loadu_ps(score + i);
+		const __m256 e = exponential(_mm256_min_ps(_mm256_mul_ps(s, _mm256_set1_ps(2 / cap)), _mm256_set1_ps(80)));
+		const __m256 t = _mm256_div_ps(_mm256_sub_ps(e, unit), _mm256_add_ps(e, unit));
+		_mm256_storeu_ps(score + i, _mm256_blendv_ps(_mm256_mul_ps(t, _mm256_set1_ps(cap)), s,
+			_mm256_cmp_ps(s, never, _CMP_EQ_OQ)));
 	}
 }
 
@@ -123,6 +136,7 @@ INLINE void one(const int H, const kv *c, const int32_t *table, const float *q, 
 		int p = lo;
 		for (; p + 8 / H <= hi; p += 8 / H) dots(H, 8 / H, c, key + p - lo, q, score, p, half);
 		for (; p < hi; p++) dots(H, 1, c, key + p - lo, q, score, p, half);
+		for (int h = 0; h < H && c->cap > 0; h++) soften(score[h], c->cap);
 		memset(part, 0, (size_t)H * c->head_dim * 4);
 		float max[4], sum[4];
 		for (int h = 0; h < H; h++) max[h] = weigh(score[h], &sum[h]);

@@ -33,7 +33,9 @@ func newHead(d *Device) (*head, error) {
 	for range d.cfg.Threads {
 		h.samplers = append(h.samplers, sampler.New(h.vocab))
 	}
-	h.chooser = d.engine.chooser()
+	if d.decoder.LogitCap == 0 { // capped logits may tie where the others do not
+		h.chooser = d.engine.chooser()
+	}
 	h.full, h.greedy = make([]output, 0, d.cfg.MaxBatchTokens), make([]output, 0, d.cfg.MaxBatchTokens)
 	h.ids = make([]int32, h.rows)
 	h.task.do = h.output
@@ -96,6 +98,7 @@ func (h *head) output(i, worker int) {
 	o := h.turn[i]
 	row := &h.device.batch.plan.Rows[o.row]
 	x := h.logits[i*h.stride : i*h.stride+h.vocab]
+	softCap(x, h.device.decoder.LogitCap)
 	if row.Logits {
 		copy(h.result.Logits[o.row][o.index*h.vocab:], x)
 	}

@@ -73,7 +73,7 @@ typedef struct {
 	const char *pages;
 	size_t page_bytes, key_offset, value_offset; // bytes; keys in a page, values from keys
 	int block_shift, head_dim, half, window;     // window 0: full attention
-	float scale;
+	float scale, cap; // cap: of soften in attention.c, 0 for none
 } kv;
 void kv_store(void *key, size_t value_offset, const float *k, const float *v, int head_dim, int half);
 void attend(const kv *c, const int32_t *table, const float *q, float *out, size_t stride, int heads, int pos, int n);

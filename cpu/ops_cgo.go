@@ -56,6 +56,7 @@ func attendSpan(p *pages, place model.Place, head int, l *model.Layer, scale flo
 		key_offset:   C.size_t(p.layout.Offset(p.blockSize, place.Index, head) * p.elem),
 		value_offset: C.size_t(p.valueOffset()), block_shift: C.int(bits.TrailingZeros(uint(p.blockSize))),
 		head_dim: C.int(p.layout.HeadDim), half: flag(p.elem == 2), window: C.int(l.Window), scale: C.float(scale),
+		cap: C.float(l.ScoreCap),
 	}
 	C.attend(&c, (*C.int32_t)(unsafe.Pointer(&table[0])), (*C.float)(q), (*C.float)(out), C.size_t(stride),
 		C.int(heads), C.int(pos), C.int(n))

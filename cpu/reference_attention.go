@@ -86,6 +86,7 @@ func (r *reference) attend(t, _ int) {
 			}
 			scores[p] = sum * m.QueryScale
 		}
+		softCap(scores, r.att.layer.ScoreCap)
 		softmax(scores)
 		out := r.mix[(t*m.Heads+h)*m.HeadDim:][:m.HeadDim]
 		clear(out)
@@ -95,6 +96,16 @@ func (r *reference) attend(t, _ int) {
 				out[i] += float32(weight * r.load(at, i))
 			}
 		}
+	}
+}
+
+// softCap is limit · tanh(x / limit); a limit of 0 leaves x as it is.
+func softCap(x []float32, limit float32) {
+	if limit == 0 {
+		return
+	}
+	for i, v := range x {
+		x[i] = limit * float32(math.Tanh(float64(v/limit)))
 	}
 }
 

@@ -25,6 +25,7 @@ type architecture struct {
 	qkvBias     bool    // biases are added to q, k and v
 	postNorm    bool    // the outputs of attention and feed-forward are normalised before they are added
 	scaleEmbed  bool    // embeddings are multiplied by √hidden
+	softCaps    bool    // attention scores and logits are softly capped
 	window      bool    // layers may slide
 	fullEvery   int     // every n-th of them is full, 0 for none, unless the file says otherwise
 	ropeSWA     float64 // rope base of sliding layers where the file has none; 0: the base of full layers
@@ -32,10 +33,11 @@ type architecture struct {
 	interleaved bool    // GGUF has the rows of q and k in the order of interleaved rope: see Tensor.deinterleave
 }
 
-// architectures are the names that Berth runs. Sources: Gemma 3, arXiv 2503.19786; Llama 3, arXiv 2407.21783; Mistral
+// architectures are the names that Berth runs. Sources: Gemma 2, arXiv 2408.00118; Gemma 3, arXiv 2503.19786; Llama 3, arXiv 2407.21783; Mistral
 // 7B (GGUF calls it llama), arXiv 2310.06825; Qwen 2, arXiv 2407.10671; Qwen 3, arXiv 2505.09388; and the classes
-// Gemma3ForCausalLM, LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM and Qwen3ForCausalLM of transformers.
+// Gemma2ForCausalLM, Gemma3ForCausalLM, LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM and Qwen3ForCausalLM of transformers.
 var architectures = map[string]architecture{
+	"gemma2": {activation: GELUTanh, postNorm: true, scaleEmbed: true, softCaps: true, window: true, fullEvery: 2},
 	"gemma3": {
 		activation: GELUTanh, qkNorm: true, postNorm: true, scaleEmbed: true, window: true, fullEvery: 6, ropeSWA: 10000,
 	},

@@ -21,7 +21,9 @@ type Decoder struct {
 	// EmbedScale multiplies embeddings, QueryScale the products q·k.
 	EmbedScale float32
 	QueryScale float32
-	Layers     []Layer
+	// LogitCap bounds logits: LogitCap · tanh(x / LogitCap); 0 for none.
+	LogitCap float32
+	Layers   []Layer
 }
 
 // Layer is what differs between layers.
@@ -33,11 +35,13 @@ type Layer struct {
 	RopeBase    float64
 	RopeScale   float64
 	RopeFactors []float32 // [HeadDim/2], nil for ones
+	// ScoreCap bounds QueryScale · q·k, as Decoder.LogitCap does logits; 0 for none.
+	ScoreCap float32
 }
 
-// scaleFor62 is the one model whose query scale stands in no key: Gemma 3 27B (62 layers) divides by √(hidden/heads),
-// not √head_dim. llama.cpp tells it by its layer count too.
-const scaleFor62 = 62
+// largeGemma are the models whose query scale stands in no key: the 27B ones divide by √(hidden/heads), not √head_dim.
+// llama.cpp tells them by their layer counts too.
+var largeGemma = map[string]int{"gemma2": 46, "gemma3": 62}
 
 // readDecoder fills a Decoder from the file's keys.
 func readDecoder(k *keyReader) Decoder {
@@ -60,10 +64,23 @@ func readDecoder(k *keyReader) Decoder {
 	if arch.scaleEmbed {
 		d.EmbedScale = float32(math.Sqrt(float64(d.Hidden)))
 	}
+	d.LogitCap = k.softCap("final_logit_softcapping", arch, 30)
 	if k.err == nil {
 		d.Layers = k.layers(arch, layers)
 	}
 	return d
+}
+
+// softCap reads a bound; fallback is llama.cpp's for files that leave it out.
+func (k *keyReader) softCap(name string, arch architecture, fallback float64) float32 {
+	if !arch.softCaps {
+		fallback = 0
+	}
+	limit := k.float(name, fallback)
+	if limit < 0 || limit > math.MaxFloat32 || limit > 0 && !arch.softCaps {
+		k.fail(name, "a soft cap of %g is not supported in a %s model", limit, k.name)
+	}
+	return float32(limit)
 }
 
 // attention reads the sizes of heads, and the query scale.
@@ -86,7 +103,7 @@ func (k *keyReader) attention(d *Decoder, layers int) {
 		k.fail("attention.head_count_kv", "%d query heads are no multiple of %d key heads", d.Heads, d.KVHeads)
 	}
 	scale := 1 / math.Sqrt(float64(d.HeadDim))
-	if d.Architecture == "gemma3" && layers == scaleFor62 {
+	if layers == largeGemma[d.Architecture] {
 		scale = 1 / math.Sqrt(float64(d.Hidden)/float64(d.Heads))
 	}
 	d.QueryScale = float32(k.float("attention.scale", scale))
@@ -113,6 +130,8 @@ func (k *keyReader) layers(arch architecture, n int) []Layer {
 			k.fail("attention.sliding_window", "sliding layers of a %s model are not supported", k.name)
 		}
 	}
+	full.ScoreCap = k.softCap("attn_logit_softcapping", arch, 50)
+	sliding.ScoreCap = full.ScoreCap
 	list := make([]Layer, n)
 	for i, slides := range k.pattern(arch, n, sliding.Window > 0) {
 		list[i] = full

@@ -23,6 +23,8 @@ var checkpoints = map[string]checkpoint{
 	"MistralForCausalLM": {arch: "llama", activation: "silu", ropeTheta: 1e4, window: true},
 	"Qwen2ForCausalLM":   {arch: "qwen2", activation: "silu", ropeTheta: 1e4},
 	"Qwen3ForCausalLM":   {arch: "qwen3", activation: "silu", ropeTheta: 1e4},
+	"Gemma2ForCausalLM": {arch: "gemma2", activation: "gelu_pytorch_tanh", ropeTheta: 1e4, normPlusOne: true,
+		sandwich: true, window: true},
 	"Gemma3ForCausalLM": {arch: "gemma3", activation: "gelu_pytorch_tanh", ropeTheta: 1e6, normPlusOne: true,
 		sandwich: true, window: true},
 }
@@ -46,8 +48,7 @@ var sizes = []struct {
 var undescribed = map[string]string{
 	"attention_bias": "false", "mlp_bias": "false", "use_bidirectional_attention": "false",
 	"use_sliding_window":    "false",
-	"partial_rotary_factor": "1.0", "quantization_config": "null", "attn_logit_softcapping": "null",
-	"final_logit_softcapping": "null",
+	"partial_rotary_factor": "1.0", "quantization_config": "null",
 }
 
 // configReader turns the fields of config.json into keys. Both styles are read: that of released checkpoints
@@ -116,6 +117,13 @@ func (c *configReader) translate(kind checkpoint) {
 	}
 	if c.get("query_pre_attn_scalar", &x) {
 		c.set("attention.scale", doubleValue("config.json: query_pre_attn_scalar", 1/math.Sqrt(x)))
+	}
+	for _, limit := range []string{"attn_logit_softcapping", "final_logit_softcapping"} {
+		if c.get(limit, &x) {
+			c.set(limit, floatValue("config.json: "+limit, x))
+		} else if _, has := c.fields[limit]; has {
+			c.set(limit, floatValue("config.json: "+limit, 0)) // null: none, not the default of files
+		}
 	}
 	c.activation(kind)
 	c.rope(kind)

@@ -73,7 +73,9 @@ func dequantised(x *Tensor) Tensor {
 
 // M6: biases and windows on every layer, in either style of configuration, are those of the GGUF file.
 func TestFolderMadeFromGGUF(t *testing.T) {
-	for _, c := range []struct{ name, class string }{{"qwen2", "Qwen2ForCausalLM"}, {"mistral", "MistralForCausalLM"}} {
+	for _, c := range []struct{ name, class string }{
+		{"qwen2", "Qwen2ForCausalLM"}, {"qwen3", "Qwen3ForCausalLM"}, {"mistral", "MistralForCausalLM"},
+	} {
 		for _, config := range []string{"config.json", "config.v5.json"} {
 			t.Run(c.name+"/"+config, func(t *testing.T) {
 				file := openTest(t, filepath.Join(golden, "tiny", c.name, "model-q8_0.gguf"))
@@ -85,7 +87,7 @@ func TestFolderMadeFromGGUF(t *testing.T) {
 					a, b := &file.Weights[i], &folder.Weights[i]
 					for name, pair := range map[string][2]*Tensor{
 						"q": {a.Q, b.Q}, "k": {a.K, b.K}, "v": {a.V, b.V}, "o": {a.O, b.O}, "q bias": {a.QBias, b.QBias},
-						"norm": {a.AttnNorm, b.AttnNorm}, "ffn norm": {a.FFNNorm, b.FFNNorm}, "down": {a.Down, b.Down},
+						"norm": {a.AttnNorm, b.AttnNorm}, "ffn norm": {a.FFNNorm, b.FFNNorm}, "down": {a.Down, b.Down}, "q norm": {a.QNorm, b.QNorm},
 					} {
 						if pair[0] == nil && pair[1] == nil {
 							continue

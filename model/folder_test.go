@@ -67,7 +67,7 @@ func TestFolderIsItsGGUF(t *testing.T) {
 		name, file string
 		same       bool // bytes of every tensor
 	}{
-		{"gemma3", "model-bf16.gguf", true}, {"llama", "model-f16.gguf", false}, {"qwen3", "model-f32.gguf", true},
+		{"gemma2", "model-q8_0.gguf", false}, {"gemma3", "model-bf16.gguf", true}, {"llama", "model-f16.gguf", false},
 	} {
 		for _, config := range []string{"config.json", "config.v5.json"} {
 			t.Run(c.name+"/"+config, func(t *testing.T) {
@@ -226,7 +226,7 @@ func TestFolderRefuses(t *testing.T) {
 		{"llama", "hidden_act", "gelu", `hidden_act: "gelu" is not supported`},
 		{"llama", "tie_word_embeddings", true, "lm_head.weight is not the embedding"},
 		{"gemma3", "tie_word_embeddings", false, "there is no lm_head.weight"},
-		{"gemma3", "final_logit_softcapping", 30, "final_logit_softcapping: 30 is not supported"},
+		{"gemma3", "final_logit_softcapping", 30, "final_logit_softcapping: a soft cap of 30 is not supported"},
 		{"gemma3", "sliding_window", nil, "sliding_window: is absent"},
 		{"gemma3", "sliding_window", 0, "sliding_window: is 0"},
 		{"gemma3", "layer_types", []string{"full_attention"}, "1 flags for 6 layers"},

@@ -103,6 +103,8 @@ func TestOpenRefuses(t *testing.T) {
 		{"gemma3.attention.sliding_window_pattern", "6", "no integer"},
 		{"gemma3.rope.freq_base", float32(-1), "positive"},
 		{"gemma3.rope.scaling.type", "yarn", "not supported"},
+		{"gemma3.final_logit_softcapping", float32(30), "a soft cap of 30 is not supported in a gemma3 model"},
+		{"gemma3.attn_logit_softcapping", float32(-1), "a soft cap of -1"},
 		{"gemma3.rope.dimension_count", uint32(4), "rope of 4 of the 8"},
 		{"tokenizer.ggml.tokens", []string{"a", "b"}, "2 tokens (tokenizer.ggml.tokens) for an embedding of 16 rows"},
 	} {

@@ -122,12 +122,12 @@ type tinyRow struct {
 }
 
 func TestTinyVocabularies(t *testing.T) { // T1, T2
-	for _, name := range []string{"gemma3", "llama", "mistral", "qwen2", "qwen3"} {
+	for _, name := range []string{"gemma2", "gemma3", "llama", "mistral", "qwen2", "qwen3"} {
 		t.Run(name, func(t *testing.T) {
 			checkTiny(t, fromGGUF(t, golden+"tiny/"+name+"/model-q8_0.gguf"), golden+"tiny/"+name+"/tokenizer_golden.json")
 		})
 	}
-	for _, name := range []string{"gemma3", "llama", "qwen3"} {
+	for _, name := range []string{"gemma2", "gemma3", "llama", "qwen3"} {
 		t.Run(name+"/folder", func(t *testing.T) {
 			checkTiny(t, fromGGUF(t, golden+"tiny/"+name), golden+"tiny/"+name+"/tokenizer_golden.json")
 		})
