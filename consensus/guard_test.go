@@ -165,9 +165,16 @@ func TestFlippedSnapshot(t *testing.T) {
 // N6: an entry that cannot be applied, though it is as it was written, stops the node and nothing else.
 func TestUnknownEntryFails(t *testing.T) {
 	n := open(t, Config{Dir: t.TempDir(), TickInterval: time.Hour})
-	s, err := n.OpenSession(t.Context(), "r1", 30*time.Second)
+	s, err := n.OpenSession(t.Context(), "r1", time.Hour)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for changed := n.Changed(); len(n.Digests()) == 0; changed = n.Changed() {
+		select {
+		case <-changed: // the first tick; the next one is hours away
+		case <-time.After(10 * time.Second):
+			t.Fatal("no first tick")
+		}
 	}
 	digest, revision := n.machine.state.Digest(), n.Revision()
 	if err := n.raft.Apply([]byte{0x0a, 0xff}, 0).Error(); err != nil {
