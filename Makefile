@@ -1,4 +1,5 @@
-# Every target is one line of real commands; nothing is downloaded but Go modules, the model (by pull) and test clients.
+# Every target is one line of real commands. What is downloaded: Go modules, the model, the Python client, and for
+# golangci and bench the linter's and llama.cpp's sources (bench needs cmake, ninja and g++ too).
 SHELL := /bin/bash
 GO ?= go
 VENV := .venv
@@ -6,10 +7,10 @@ VENV := .venv
 .DEFAULT_GOAL := help
 
 help: ## show this list
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 setup: ## fetch what tests need: Go modules, the model, the Python client
-	$(GO) mod download && $(MAKE) build && bin/berth pull gemma3-270m && (test -x $(VENV)/bin/python || python3 -m venv $(VENV)) && $(VENV)/bin/pip install -q --disable-pip-version-check -r e2e/python/requirements.txt
+	$(GO) mod download && $(MAKE) build && bin/berth pull gemma3-270m && (test -x $(VENV)/bin/pip || python3 -m venv --clear $(VENV) || { echo 'python3-venv is missing: apt-get install python3-venv' >&2; exit 1; }) && $(VENV)/bin/pip install -q --disable-pip-version-check -r e2e/python/requirements.txt
 
 build: ## build bin/router, bin/worker, bin/berth
 	CGO_ENABLED=0 $(GO) build -o bin/router ./cmd/router && $(GO) build -o bin/worker ./cmd/worker && CGO_ENABLED=0 $(GO) build -o bin/berth ./cmd/berth
@@ -27,7 +28,7 @@ race: ## the concurrent packages under the race detector
 	$(GO) test -race ./consensus ./worker ./router ./cpu ./model/tokenizer
 
 lint: ## formatting, vet, and the house rules of tidy_test.go
-	test -z "$$(gofmt -l $$(git ls-files '*.go'))" && $(GO) vet ./... && CGO_ENABLED=0 $(GO) vet ./... && $(GO) test -run 'TestSizes|TestPackageDocs|TestImports' .
+	out=$$(gofmt -l .) && { test -z "$$out" || { echo "run gofmt -w on: $$out"; exit 1; }; } && $(GO) vet ./... && CGO_ENABLED=0 $(GO) vet ./... && $(GO) test -run 'TestSizes|TestPackageDocs|TestImports' .
 
 golangci: ## the wider set of linters (builds golangci-lint once)
 	$(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run

@@ -14,7 +14,7 @@
 //
 // It never compares two devices with each other: only with the golden data, and a device with itself.
 //
-// Golden data lies in testdata/golden. The real model is looked for in $BERTH_MODEL, then in the user's cache
+// Golden data lies in testdata/golden. The real model is looked for in $BERTH_TEST_MODEL, then in the user's cache
 // directory; tests that need it are skipped, and say so, when it is absent. The build tag soak runs the long forms of
 // those tests.
 package backendtest

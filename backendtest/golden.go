@@ -87,7 +87,7 @@ func openModel(t testing.TB, path string) *model.Model {
 // RealModel opens Gemma 3 270M, or skips t where its file is not on this machine.
 func RealModel(t testing.TB) *model.Model {
 	t.Helper()
-	path := os.Getenv("BERTH_MODEL")
+	path := os.Getenv("BERTH_TEST_MODEL")
 	if path == "" {
 		dir, err := os.UserCacheDir()
 		if err != nil {
@@ -96,7 +96,7 @@ func RealModel(t testing.TB) *model.Model {
 		path = filepath.Join(dir, "berth", realFile)
 	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("the real model is not at %s: fetch it with `berth pull gemma3-270m`, or set BERTH_MODEL", path)
+		t.Skipf("the real model is not at %s: fetch it with `berth pull gemma3-270m`, or set BERTH_TEST_MODEL", path)
 	}
 	return openModel(t, path)
 }

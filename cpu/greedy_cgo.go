@@ -84,7 +84,7 @@ func (g *greedy) choose(tokens []output, room []float32, ids []int32) {
 	}
 }
 
-// chosen is the best of token t's parts.
+// chosen is the best of token t's parts, −1 if its products are no numbers.
 func (g *greedy) chosen(t int) int32 {
 	best := *g.choice(t, 0)
 	for part := 1; part < greedyParts; part++ {
@@ -92,6 +92,9 @@ func (g *greedy) chosen(t int) int32 {
 		if c.product > best.product || c.product == best.product && c.row < best.row {
 			best = c
 		}
+	}
+	if v := float64(best.product); math.IsNaN(v) || math.IsInf(v, 0) {
+		return -1
 	}
 	return int32(best.row)
 }

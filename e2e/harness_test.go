@@ -23,7 +23,7 @@ const tinyModel = "../testdata/golden/tiny/gemma3/model-q8_0.gguf"
 
 func realModel(t *testing.T) string {
 	t.Helper()
-	path := os.Getenv("BERTH_MODEL")
+	path := os.Getenv("BERTH_TEST_MODEL")
 	if path == "" {
 		cache, _ := os.UserCacheDir()
 		path = filepath.Join(cache, "berth", "gemma3-270m-q4_k_m.gguf")

@@ -84,6 +84,7 @@ func (c *chatCommand) Run(ctx context.Context) error {
 
 // ask sends a request and prints its answer as it comes; it returns the answer's text.
 func (e *endpoint) ask(ctx context.Context, path string, body map[string]any) (string, error) {
+	e.URL = strings.TrimSuffix(strings.TrimSuffix(e.URL, "/"), "/v1")
 	if err := e.choose(ctx); err != nil {
 		return "", err
 	}
@@ -121,7 +122,7 @@ func (e *endpoint) choose(ctx context.Context) error {
 		} `json:"data"`
 	}
 	if err := getJSON(ctx, strings.TrimSuffix(e.URL, "/")+"/v1/models", &list); err != nil {
-		return err
+		return fmt.Errorf("%w (is a cluster up? try: berth up)", err)
 	}
 	if len(list.Data) == 0 {
 		return errors.New("the cluster serves no model yet; see berth status")

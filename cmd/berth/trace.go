@@ -37,7 +37,7 @@ func (c *traceCommand) Run(ctx context.Context) error {
 func (c *traceCommand) fetch(ctx context.Context) ([]span, error) {
 	for deadline := time.Now().Add(c.Wait); ; {
 		var spans []span
-		err := getJSON(ctx, strings.TrimSuffix(c.Traces, "/")+"/traces/"+c.Request, &spans)
+		err := getJSON(ctx, strings.TrimSuffix(c.Traces, "/")+"/traces/"+strings.TrimPrefix(strings.TrimPrefix(c.Request, "cmpl-"), "chatcmpl-"), &spans)
 		if err == nil && slices.ContainsFunc(spans, func(s span) bool { return s.Parent == "" }) || time.Now().After(deadline) {
 			return spans, err
 		}

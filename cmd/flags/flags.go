@@ -40,9 +40,15 @@ func (e *UsageError) Unwrap() error { return e.Err }
 
 // Parse fills cli from args, environment and file. It exits on --help, --version and wrong usage.
 func Parse(cli any, description string, args []string, vars kong.Vars) *kong.Context {
-	file := configFile(args)
+	file, err := fromFile(configFile(args), flagNames(cli, vars))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(ExitUsage)
+	}
+	description += "\n\nEvery flag may also come from the environment as BERTH_FLAG (BERTH_LOG_LEVEL) or by its name from --config; " +
+		"flag wins over environment, environment over file. Exit codes: 0 done, 1 failed, 2 wrong usage."
 	parser, err := kong.New(cli, kong.Description(description), kong.UsageOnError(), kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.Vars{"version": Version()}, vars, kong.Resolvers(fromFile(file), fromEnvironment()))
+		kong.Vars{"version": Version()}, vars, kong.Resolvers(file, fromEnvironment()))
 	if err != nil {
 		panic(err)
 	}
@@ -53,6 +59,25 @@ func Parse(cli any, description string, args []string, vars kong.Vars) *kong.Con
 		os.Exit(ExitUsage)
 	}
 	return ctx
+}
+
+// flagNames are all flags that cli has, with those of its commands.
+func flagNames(cli any, vars kong.Vars) map[string]bool {
+	parser, err := kong.New(cli, vars, kong.Vars{"version": ""})
+	if err != nil {
+		panic(err)
+	}
+	known := map[string]bool{}
+	groups := parser.Model.AllFlags(false)
+	for _, leaf := range parser.Model.Leaves(false) {
+		groups = append(groups, leaf.Flags)
+	}
+	for _, group := range groups {
+		for _, f := range group {
+			known[f.Name] = true
+		}
+	}
+	return known
 }
 
 // configFile finds --config ahead of parsing, since the file's keys stand in for flags.
@@ -77,26 +102,37 @@ func fromEnvironment() kong.Resolver {
 	})
 }
 
-func fromFile(path string) kong.Resolver {
+// fromFile reads flags by name from a YAML file, which may name only those that are known.
+func fromFile(path string, known map[string]bool) (kong.Resolver, error) {
 	var keys map[string]any
-	var broken error
 	if path != "" {
 		raw, err := os.ReadFile(path)
 		if err == nil {
 			err = yaml.Unmarshal(raw, &keys)
 		}
-		broken = err
+		if err != nil {
+			return nil, fmt.Errorf("--config %s: %w", path, err)
+		}
+	}
+	for key := range keys {
+		if !known[key] {
+			return nil, fmt.Errorf("--config %s: there is no flag %q", path, key)
+		}
 	}
 	return kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-		if broken != nil {
-			return nil, fmt.Errorf("--config %s: %w", path, broken)
-		}
 		v, ok := keys[flag.Name]
 		if !ok {
 			return nil, nil
 		}
+		if list, ok := v.([]any); ok {
+			parts := make([]string, len(list))
+			for i, part := range list {
+				parts[i] = fmt.Sprint(part)
+			}
+			return strings.Join(parts, ","), nil
+		}
 		return fmt.Sprint(v), nil
-	})
+	}), nil
 }
 
 // Logger is the program's log.

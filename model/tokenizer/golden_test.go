@@ -56,7 +56,7 @@ func fromGGUF(t testing.TB, path string) *tokenizer.Tokenizer {
 
 func realModel(t testing.TB) *tokenizer.Tokenizer {
 	t.Helper()
-	path := os.Getenv("BERTH_MODEL")
+	path := os.Getenv("BERTH_TEST_MODEL")
 	if path == "" {
 		cache, _ := os.UserCacheDir()
 		path = filepath.Join(cache, "berth", "gemma3-270m-q4_k_m.gguf")

@@ -68,7 +68,7 @@ func runOurs(into rates, bin, model string, threads int) error {
 	// The device takes as many threads as it may use processors.
 	cmd := exec.Command("taskset", "-c", fmt.Sprintf("0-%d", threads-1), bin, "-test.run", "^$", "-test.bench", "^BenchmarkCPU$", "-test.benchtime", "3s")
 	cmd.Dir = "backendtest"
-	cmd.Env = append(os.Environ(), "BERTH_MODEL="+model)
+	cmd.Env = append(os.Environ(), "BERTH_TEST_MODEL="+model)
 	out, err := output(cmd)
 	if err != nil {
 		return err
