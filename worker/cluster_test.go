@@ -133,7 +133,7 @@ func (c *cluster) applyLocked(p *ledgerv1.Proposal) *ledgerv1.Result {
 
 func (c *cluster) openRouter() {
 	r := c.apply(&ledgerv1.Proposal{Command: &ledgerv1.Command{Kind: &ledgerv1.Command_OpenRouter{OpenRouter: &ledgerv1.OpenRouter{
-		Router: "r1", Nonce: []byte("nonce of router "), LeaseMs: 1 << 40}}}})
+		Router: "r1", Nonce: []byte("nonce of router "), LeaseMs: 3_600_000}}}})
 	c.router = r.GetOpened().Session
 }
 
