@@ -1,6 +1,9 @@
 package ledger
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 // BenchmarkCycle is a request's life of three commands on a worker that holds a thousand others.
 func BenchmarkCycle(b *testing.B) {
@@ -29,7 +32,7 @@ func BenchmarkCycle(b *testing.B) {
 func BenchmarkView(b *testing.B) {
 	s, router, _ := start(b)
 	for i := range 64 {
-		must(b, s.Apply(registered("x"+string(rune('a'+i)), "x", workerInfo(8, 4, 0))))
+		must(b, s.Apply(registered(fmt.Sprintf("x%d", i), "x", workerInfo(8, 4, 0))))
 	}
 	for b.Loop() {
 		s.Apply(router.under(reserveCommand("w1", 2, "red", 0, 8)))
