@@ -121,9 +121,3 @@ func (s *branch) prefill(prompt []int32, chunk, outputs int) []float32 {
 	}
 	return logits
 }
-
-// decode appends one token and returns the logits after it.
-func (s *branch) decode(id int32) []float32 {
-	s.bench.t.Helper()
-	return s.bench.run(s.next([]int32{id}, 1)).Logits[0]
-}

@@ -87,6 +87,12 @@ func openModel(t testing.TB, path string) *model.Model {
 // RealModel opens Gemma 3 270M, or skips t where its file is not on this machine.
 func RealModel(t testing.TB) *model.Model {
 	t.Helper()
+	return openModel(t, RealModelPath(t))
+}
+
+// RealModelPath is where Gemma 3 270M is on this machine; t is skipped if it is not.
+func RealModelPath(t testing.TB) string {
+	t.Helper()
 	path := os.Getenv("BERTH_TEST_MODEL")
 	if path == "" {
 		dir, err := os.UserCacheDir()
@@ -98,5 +104,5 @@ func RealModel(t testing.TB) *model.Model {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		t.Skipf("the real model is not at %s: fetch it with `berth pull gemma3-270m`, or set BERTH_TEST_MODEL", path)
 	}
-	return openModel(t, path)
+	return path
 }

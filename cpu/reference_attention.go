@@ -10,9 +10,8 @@ import (
 
 // attendance is one layer's attention over the batch.
 type attendance struct {
-	layer  model.Layer
-	place  model.Place
-	scores [][]float32 // by token: products with every position
+	layer model.Layer
+	place model.Place
 }
 
 // attention rotates q and k, writes k and v to their pages, and mixes values into r.mix.

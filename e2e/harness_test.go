@@ -21,19 +21,6 @@ import (
 
 const tinyModel = "../testdata/golden/tiny/gemma3/model-q8_0.gguf"
 
-func realModel(t *testing.T) string {
-	t.Helper()
-	path := os.Getenv("BERTH_TEST_MODEL")
-	if path == "" {
-		cache, _ := os.UserCacheDir()
-		path = filepath.Join(cache, "berth", "gemma3-270m-q4_k_m.gguf")
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Skipf("the real model is not here (%v): fetch it with `bin/berth pull gemma3-270m`", err)
-	}
-	return path
-}
-
 // process is a running program of bin/.
 type process struct {
 	t     *testing.T

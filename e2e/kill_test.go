@@ -94,11 +94,18 @@ func TestRouterIsKilled(t *testing.T) {
 		}
 		return nil
 	})
-	time.Sleep(600 * time.Millisecond) // a tick or two under load
-	before, err := c.state()
+	first, err := c.state()
 	if err != nil {
 		t.Fatal(err)
 	}
+	var before state
+	await(t, "a tick under load", 20*time.Second, func() (err error) {
+		before, err = c.state()
+		if err == nil && before.Digests[len(before.Digests)-1].Revision <= first.Revision {
+			err = fmt.Errorf("revision %d has no tick after it", first.Revision)
+		}
+		return err
+	})
 	killed := time.Now()
 	c.restartRouter()
 	wg.Wait()

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/berthd/berth/backendtest"
 )
 
 // ids is a prompt of n token ids of the tiny model, BOS first.
@@ -34,7 +36,7 @@ func TestSameAsAlone(t *testing.T) {
 	t.Run("tiny", func(t *testing.T) {
 		sameAsAlone(t, tinyModel, 40, 1, nil, []string{"--max-batch-tokens", "16"}, []string{"--block-size", "64", "--threads", "1"}, other)
 	})
-	t.Run("real", func(t *testing.T) { sameAsAlone(t, realModel(t), 16, 4, other) })
+	t.Run("real", func(t *testing.T) { sameAsAlone(t, backendtest.RealModelPath(t), 16, 4, other) })
 }
 
 // sameAsAlone asks each prompt for n tokens; only every few-th prompt is asked alone, to save time.
@@ -86,7 +88,7 @@ func TestHalfOfTheDemand(t *testing.T) {
 	// request, 1008 in all; a pool of 624 has 120 of overhead and 504 for requests.
 	t.Run("tiny", func(t *testing.T) { halfOfTheDemand(t, tinyModel, 24, 400, 624*2048) })
 	// 180 tokens of the real one want 12 blocks in 6 groups: 72 pages of 48 KiB a request, 432 in all.
-	t.Run("real", func(t *testing.T) { halfOfTheDemand(t, realModel(t), 6, 160, 336*49152) })
+	t.Run("real", func(t *testing.T) { halfOfTheDemand(t, backendtest.RealModelPath(t), 6, 160, 336*49152) })
 }
 
 func halfOfTheDemand(t *testing.T, model string, n, max, memory int) {

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/berthd/berth/backendtest"
 )
 
 // TestPythonClient has the official Python client list models, complete, chat, stream with usage, and be refused.
@@ -16,7 +18,7 @@ func TestPythonClient(t *testing.T) {
 		t.Fatalf("%v: run `make setup` first", err)
 	}
 	c := startCluster(t)
-	c.addWorker("w1", realModel(t), "--kv-memory", "256MiB", "--alias", "alias")
+	c.addWorker("w1", backendtest.RealModelPath(t), "--kv-memory", "256MiB", "--alias", "alias")
 	out, err := exec.CommandContext(t.Context(), python, "python/sdk.py", "http://"+c.router.addrs["http"]+"/v1", "m").CombinedOutput()
 	if err != nil || !strings.HasSuffix(strings.TrimSpace(string(out)), "ok") {
 		t.Fatalf("%v\n%s", err, out)

@@ -25,11 +25,10 @@ const (
 
 // reservation is an admitted request's place on a worker.
 type reservation struct {
-	id      uint64
-	key     *ledgerv1.OrderKey
-	worker  string
-	address string
-	in      candidate
+	id     uint64
+	key    *ledgerv1.OrderKey
+	worker string
+	in     candidate
 }
 
 // claims are the reservations that this router has asked for and has no answer to, by worker: the view may not show

@@ -79,7 +79,7 @@ func TestTelemetry(t *testing.T) {
 	}
 	h.post("/v1/completions", `{"model":"`+strings.Repeat("x", 50)+`","prompt":"hi"}`)
 	checkMetrics(t, h.do("GET", "/metrics", "").body)
-	if err := tel.Close(t.Context()); err != nil {
+	if err := tel.Close(); err != nil {
 		t.Fatal(err)
 	}
 	spans.mu.Lock()

@@ -70,8 +70,13 @@ func (t *Telemetry) Metrics() http.Handler {
 	return promhttp.HandlerFor(t.registry, promhttp.HandlerOpts{})
 }
 
+// closeTimeout bounds how long a process that ends waits for its last spans to be taken.
+const closeTimeout = 2 * time.Second
+
 // Close sends what is left.
-func (t *Telemetry) Close(ctx context.Context) error {
+func (t *Telemetry) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
 	var errs []error
 	for _, stop := range t.stop {
 		errs = append(errs, stop(ctx))

@@ -39,7 +39,6 @@ type engine struct {
 	returning bool               // pages for a waiter are on their way back to the ledger
 	returnRev uint64             // revision of their return
 	done      chan struct{}      // closed when the engine has ended
-	ended     error
 	plan      model.Plan
 	events    []kvpool.Event
 	stats     func(Stats)

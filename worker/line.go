@@ -38,7 +38,6 @@ type line struct {
 	due     bool // a heartbeat is wanted before its time
 	wake    chan struct{}
 	beat    func() *workerv1.Heartbeat
-	heard   time.Time
 }
 
 type proposal struct {

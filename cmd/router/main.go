@@ -47,7 +47,7 @@ func run(c *config) error {
 	if err != nil {
 		return err
 	}
-	defer closeTelemetry(tel)
+	defer tel.Close()
 	l, err := listen(c)
 	if err != nil {
 		return err
@@ -75,12 +75,6 @@ func run(c *config) error {
 		return err
 	}
 	return serve(ctx, stop, c, log, r, l, node.Failed())
-}
-
-func closeTelemetry(t *telemetry.Telemetry) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	t.Close(ctx)
 }
 
 // listeners are bound before anything else starts, so that a taken address is said at once.

@@ -44,7 +44,7 @@ func run(c *config) (err error) {
 	if err != nil {
 		return err
 	}
-	defer closeTelemetry(tel)
+	defer tel.Close()
 	rpc, web, err := listen(c)
 	if err != nil {
 		return err
@@ -69,12 +69,6 @@ func run(c *config) (err error) {
 		return err
 	}
 	return serve(ctx, stop, c, log, w, tel, rpc, web)
-}
-
-func closeTelemetry(t *telemetry.Telemetry) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	t.Close(ctx)
 }
 
 func listen(c *config) (rpc, web net.Listener, err error) {

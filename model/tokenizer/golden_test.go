@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,13 +12,15 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
+	"github.com/berthd/berth/backendtest"
 	"github.com/berthd/berth/model"
 	"github.com/berthd/berth/model/tokenizer"
+	"github.com/berthd/berth/worker"
 )
 
 const golden = "../../testdata/golden/"
 
-// fromGGUF builds the tokenizer of a model file, as the worker's card does.
+// fromGGUF builds the tokenizer of a model file by way of its card, as a cluster does.
 func fromGGUF(t testing.TB, path string) *tokenizer.Tokenizer {
 	t.Helper()
 	f, err := model.OpenFile(path)
@@ -27,27 +28,7 @@ func fromGGUF(t testing.TB, path string) *tokenizer.Tokenizer {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	spec := tokenizer.Spec{BOS: -1, EOS: -1, Unknown: -1}
-	spec.Kind, _ = f.String("tokenizer.ggml.model")
-	spec.Tokens, _ = f.Strings("tokenizer.ggml.tokens")
-	spec.Scores, _ = f.Floats("tokenizer.ggml.scores")
-	spec.Pre, _ = f.String("tokenizer.ggml.pre")
-	spec.Merges, _ = f.Strings("tokenizer.ggml.merges")
-	types, _ := f.Ints("tokenizer.ggml.token_type")
-	for _, v := range types {
-		spec.Types = append(spec.Types, tokenizer.Type(v))
-	}
-	for key, id := range map[string]*int32{"bos": &spec.BOS, "eos": &spec.EOS, "unknown": &spec.Unknown} {
-		if v, ok := f.Uint("tokenizer.ggml." + key + "_token_id"); ok {
-			*id = int32(v)
-		}
-	}
-	spec.AddBOS, _ = f.Bool("tokenizer.ggml.add_bos_token")
-	spec.AddSpacePrefix = true
-	if v, ok := f.Bool("tokenizer.ggml.add_space_prefix"); ok {
-		spec.AddSpacePrefix = v
-	}
-	tok, err := tokenizer.New(spec)
+	tok, err := tokenizer.New(tokenizer.SpecOf(worker.NewCard(f, "").Tokenizer))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,15 +37,7 @@ func fromGGUF(t testing.TB, path string) *tokenizer.Tokenizer {
 
 func realModel(t testing.TB) *tokenizer.Tokenizer {
 	t.Helper()
-	path := os.Getenv("BERTH_TEST_MODEL")
-	if path == "" {
-		cache, _ := os.UserCacheDir()
-		path = filepath.Join(cache, "berth", "gemma3-270m-q4_k_m.gguf")
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Skipf("the real model is not here (%v): fetch it with `bin/berth pull gemma3-270m`", err)
-	}
-	return fromGGUF(t, path)
+	return fromGGUF(t, backendtest.RealModelPath(t))
 }
 
 func readJSON(t testing.TB, path string, into any) {
