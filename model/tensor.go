@@ -1,5 +1,11 @@
 package model
 
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+)
+
 // Type is how a tensor's elements are stored: plain floats, or blocks that share scales. Numbers are GGUF's.
 type Type uint32
 
@@ -48,6 +54,8 @@ func (t Type) Block() (elements, bytes int) {
 	return f.elements, f.bytes
 }
 
+func (t Type) elements() int { return formats[t].elements }
+
 // Tensor is a named array whose Data is a view of the mapped file: valid until the File is closed, never written. Few
 // are copies, where a file's order is not the model's.
 type Tensor struct {
@@ -56,6 +64,8 @@ type Tensor struct {
 	// Dims has the innermost dimension first, as GGUF does: a weight of a linear layer is [in, out].
 	Dims []int
 	Data []byte
+	// stride is the bytes from one row to the next where rows are parts of longer ones, else 0.
+	stride int
 }
 
 // Cols is the innermost dimension: the elements of one row.
@@ -70,11 +80,61 @@ func (t *Tensor) Rows() int {
 	return n
 }
 
+// RowBytes is the stored size of a row.
+func (t *Tensor) RowBytes() int {
+	elements, bytes := t.Type.Block()
+	return t.Cols() / elements * bytes
+}
+
+// Stride is the bytes from the start of one row to the next's: RowBytes, or more where rows are parts of longer ones.
+func (t *Tensor) Stride() int {
+	if t.stride > 0 {
+		return t.stride
+	}
+	return t.RowBytes()
+}
+
 // Row is the stored bytes of row i, 0 ≤ i < Rows.
 func (t *Tensor) Row(i int) []byte {
+	at, n := i*t.Stride(), t.RowBytes()
+	return t.Data[at : at+n : at+n]
+}
+
+// rows is a view of some rows of a matrix.
+func (t *Tensor) rows(s Span) *Tensor {
+	out := *t
+	out.Dims = []int{t.Cols(), s.Len()}
+	out.Data = t.Data[s.Lo*t.Stride() : (s.Hi-1)*t.Stride()+t.RowBytes()]
+	return &out
+}
+
+// columns is a view of some columns, whole blocks, of a matrix or vector; nil stays nil.
+func (t *Tensor) columns(s Span) *Tensor {
+	if t == nil {
+		return nil
+	}
+	out := *t
 	elements, bytes := t.Type.Block()
-	n := t.Cols() / elements * bytes
-	return t.Data[i*n : (i+1)*n]
+	out.Dims = slices.Clone(t.Dims)
+	out.Dims[0] = s.Len()
+	out.stride = t.Stride()
+	lo := s.Lo / elements * bytes
+	out.Data = t.Data[lo : (t.Rows()-1)*t.Stride()+lo+out.RowBytes()]
+	return &out
+}
+
+// floats is t with one element a block, so that it can be cut anywhere; nil stays nil.
+func (t *Tensor) floats() *Tensor {
+	if t == nil || t.Type.elements() == 1 {
+		return t
+	}
+	values := make([]float32, t.Cols()*t.Rows())
+	Dequantise(t.Type, t.Data, values)
+	out := Tensor{Name: t.Name, Type: F32, Dims: t.Dims, Data: make([]byte, 0, 4*len(values))}
+	for _, v := range values {
+		out.Data = binary.LittleEndian.AppendUint32(out.Data, math.Float32bits(v))
+	}
+	return &out
 }
 
 // deinterleave is t with the rows of each head in the order of HF checkpoints: GGUF's converter stores the rows of

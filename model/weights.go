@@ -14,6 +14,7 @@ type Model struct {
 	OutputNorm *Tensor        // [hidden]
 	Output     *Tensor        // [hidden, vocab]; the embedding itself where the file ties them
 	Weights    []LayerWeights // by layer
+	Share      Share          // what of a model this is; zero for all of it
 }
 
 // LayerWeights are the tensors of one layer. Norms and biases that the architecture lacks are nil.
