@@ -230,7 +230,10 @@ func resultMessage(a *answer) *workerv1.ToWorker {
 }
 
 func noticeMessage(n ledger.Notice) *workerv1.ToWorker {
-	m := &workerv1.Notice{Revision: n.Revision, Waiting: n.Waiting, Orphans: n.Orphans, Fenced: n.Fenced}
+	m := &workerv1.Notice{Revision: n.Revision, Orphans: n.Orphans, Fenced: n.Fenced}
+	for _, b := range n.Waiting {
+		m.Waiting = append(m.Waiting, &ledgerv1.OrderKey{Index: b.Reservation, Branch: b.Branch})
+	}
 	for _, g := range n.Accounts {
 		m.Accounts = append(m.Accounts, &workerv1.Grown{ShareGroup: g.ShareGroup, Pages: g.Pages})
 	}

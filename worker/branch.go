@@ -20,6 +20,9 @@ func (k orderKey) compare(o orderKey) int {
 	return cmp.Or(cmp.Compare(k.rank, o.rank), cmp.Compare(k.index, o.index), cmp.Compare(k.branch, o.branch))
 }
 
+// is says whether the ledger's key is the branch's.
+func (b *branch) is(k *ledgerv1.OrderKey) bool { return k.Index == b.reservation && k.Branch == b.key.branch }
+
 // Resume is all that a branch needs to go on anywhere: the tokens so far and how the next ones are chosen. The sampler's
 // counter is the number of output tokens.
 type Resume struct {

@@ -186,7 +186,10 @@ func (c *cluster) notify(session uint64, send func(*workerv1.ToWorker) error, br
 		c.mu.Lock()
 		n, changed := c.state.View().Notice(session), c.changed
 		c.mu.Unlock()
-		msg := &workerv1.Notice{Revision: n.Revision, Waiting: n.Waiting, Orphans: n.Orphans, Fenced: n.Fenced}
+		msg := &workerv1.Notice{Revision: n.Revision, Orphans: n.Orphans, Fenced: n.Fenced}
+		for _, b := range n.Waiting {
+			msg.Waiting = append(msg.Waiting, &ledgerv1.OrderKey{Index: b.Reservation, Branch: b.Branch})
+		}
 		for _, g := range n.Accounts {
 			msg.Accounts = append(msg.Accounts, &workerv1.Grown{ShareGroup: g.ShareGroup, Pages: g.Pages})
 		}

@@ -38,7 +38,7 @@ func (e *engine) left(b *branch) int {
 func (e *engine) grow(b *branch, need int) {
 	b.growth, b.asked, b.account.asking = growthAsked, need, true
 	want := min(need, e.left(b)-need, len(e.pool.Geometry().Groups)*growAhead) // more would be given back at once
-	cmd := &ledgerv1.Grow{Reservation: b.reservation, Need: uint64(need), Want: uint64(max(0, want))}
+	cmd := &ledgerv1.Grow{Reservation: b.reservation, Branch: b.key.branch, Need: uint64(need), Want: uint64(max(0, want))}
 	e.line.propose(&ledgerv1.Command{Kind: &ledgerv1.Command_Grow{Grow: cmd}}, func(e *engine, r *ledgerv1.Result) {
 		if e.byID[cmd.Reservation] != b || b.growth != growthAsked {
 			return
@@ -69,7 +69,7 @@ func (e *engine) waitAhead(b *branch) {
 func (e *engine) settleGrowth(b *branch) {
 	switch {
 	case b.growth < growthServed || e.notice.Revision < b.growRev:
-	case b.growth == growthServed, !slices.Contains(e.notice.Waiting, b.reservation):
+	case b.growth == growthServed, !slices.ContainsFunc(e.notice.Waiting, b.is):
 		e.forgetGrowth(b)
 	}
 }
@@ -133,6 +133,6 @@ func (e *engine) relieve() (freed bool) {
 }
 
 func (e *engine) withdraw(b *branch) {
-	e.line.propose(&ledgerv1.Command{Kind: &ledgerv1.Command_Withdraw{Withdraw: &ledgerv1.Withdraw{Reservation: b.reservation}}}, nil)
+	e.line.propose(&ledgerv1.Command{Kind: &ledgerv1.Command_Withdraw{Withdraw: &ledgerv1.Withdraw{Reservation: b.reservation, Branch: b.key.branch}}}, nil)
 	e.forgetGrowth(b)
 }

@@ -87,10 +87,12 @@ func (s *State) checkReservation(id uint64, found map[*worker]*tally) error {
 	switch {
 	case t == nil || r.worker.session == nil:
 		return fmt.Errorf("I3: reservation %d outlived its incarnation", id)
-	case r.id != id || r.key.index != id || r.key.rank > id || id > s.revision:
+	case r.id != id || r.key.index != id || r.key.branch != 0 || r.key.rank > id || id > s.revision:
 		return fmt.Errorf("I8: reservation %d has key %v at revision %d", id, r.key, s.revision)
 	case r.worker.account(r.account.group) != r.account:
 		return fmt.Errorf("I3: reservation %d has an account of another incarnation", id)
+	case r.branches == 0 || r.branches > maxBranches:
+		return fmt.Errorf("I3: reservation %d has %d branches", id, r.branches)
 	case r.state != stateReserved && r.state != stateOrphaned && r.state != stateClaimed:
 		return fmt.Errorf("I3: reservation %d is in state %v", id, r.state)
 	}
@@ -144,11 +146,11 @@ func (w *worker) checkSums(t *tally) error {
 // checkWaiters proves I4.
 func (w *worker) checkWaiters(s *State) error {
 	for i, x := range w.waiters {
-		if i > 0 && w.waiters[i-1].of.key.compare(x.of.key) >= 0 {
+		if i > 0 && w.waiters[i-1].key().compare(x.key()) >= 0 {
 			return fmt.Errorf("I4: waiter %d is out of order", x.of.id)
 		}
-		if s.reservations[x.of.id] != x.of || x.of.state != stateClaimed || x.of.worker != w || x.need == 0 {
-			return fmt.Errorf("I4: waiter %d is not a claimed reservation with a need", x.of.id)
+		if s.reservations[x.of.id] != x.of || x.of.state != stateClaimed || x.of.worker != w || x.need == 0 || x.branch >= x.of.branches {
+			return fmt.Errorf("I4: waiter %d/%d is not a branch of a claimed reservation with a need", x.of.id, x.branch)
 		}
 	}
 	if len(w.waiters) > 0 && w.waiters[0].need <= w.room() {

@@ -20,7 +20,7 @@
 //     fenced.
 //   - I2: an account's grant is reserved + grown − returned, at least its unclaimed pages, and never negative.
 //   - I3: slots used, unclaimed pages, orphans and counts are sums over the reservations of the living incarnation.
-//   - I4: waiters are in ascending key order, one a reservation, all claimed; the first needs more than there is room.
+//   - I4: waiters are in ascending key order, one a branch, all claimed; the first needs more than there is room.
 //   - I5: a session is a router's or the living incarnation of one worker; numbers ascend, none is given twice.
 //   - I6: results kept end at the session's last sequence and are at most 1,024.
 //   - I7: a sequence is applied once; a repeat answers what it answered and changes nothing.

@@ -73,7 +73,7 @@ func (x *world) drop(d dispatch) {
 		r.account.reserved -= r.pages
 		r.worker.granted -= r.pages
 		x.state.remove(r)
-		r.worker.serve(nil)
+		r.worker.serve(nil, 0)
 	}
 }
 

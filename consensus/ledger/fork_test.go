@@ -62,7 +62,7 @@ func (x *world) workerKey(k *key, w int) {
 		k.number('g', a.reserved, a.grown, a.returned)
 	}
 	for _, q := range l.waiters {
-		k.number('w', x.index(q.of.id), q.need, q.want)
+		k.number('w', x.index(q.of.id), uint64(q.branch), q.need, q.want)
 	}
 }
 

@@ -11,7 +11,7 @@ func (s *State) returnPages(by *session, m *ledgerv1.Return) *ledgerv1.Result {
 		return s.invalid("return: " + fault)
 	}
 	by.worker.takeBack(m.Accounts)
-	by.worker.serve(nil)
+	by.worker.serve(nil, 0)
 	return s.ok()
 }
 
@@ -28,7 +28,7 @@ func (s *State) end(by *session, m *ledgerv1.End) *ledgerv1.Result {
 	r.unwait()
 	s.remove(r)
 	w.takeBack(m.Accounts)
-	w.serve(nil)
+	w.serve(nil, 0)
 	return s.ok()
 }
 

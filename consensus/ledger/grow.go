@@ -7,25 +7,35 @@ import (
 	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
 )
 
-// orderKey is the place of a branch in the order of promise P2. The ledger knows one branch a reservation.
+// orderKey is the place of a branch in the order of promise P2; a reservation's own is that of its first branch.
 type orderKey struct {
 	rank, index uint64
+	branch      uint32
 }
 
 func (k orderKey) compare(o orderKey) int {
-	return cmp.Or(cmp.Compare(k.rank, o.rank), cmp.Compare(k.index, o.index))
+	return cmp.Or(cmp.Compare(k.rank, o.rank), cmp.Compare(k.index, o.index), cmp.Compare(k.branch, o.branch))
 }
 
-// waiter is a claimed reservation that needs pages before it goes on.
+// of is the key of one of the reservation's branches.
+func (k orderKey) of(branch uint32) orderKey {
+	k.branch = branch
+	return k
+}
+
+// waiter is a branch of a claimed reservation that needs pages before it goes on.
 type waiter struct {
-	of   *reservation
-	need uint64 // ≥ 1, all or nothing
-	want uint64 // on top, from what no waiter needs
+	of     *reservation
+	branch uint32
+	need   uint64 // ≥ 1, all or nothing
+	want   uint64 // on top, from what no waiter needs
 }
 
-// waiterAt finds the waiter of a reservation, or where it would stand.
-func (w *worker) waiterAt(r *reservation) (int, bool) {
-	return slices.BinarySearchFunc(w.waiters, r.key, func(x waiter, k orderKey) int { return x.of.key.compare(k) })
+func (x *waiter) key() orderKey { return x.of.key.of(x.branch) }
+
+// waiterAt finds the waiter of a branch, or where it would stand.
+func (w *worker) waiterAt(r *reservation, branch uint32) (int, bool) {
+	return slices.BinarySearchFunc(w.waiters, r.key.of(branch), func(x waiter, k orderKey) int { return x.key().compare(k) })
 }
 
 // grow asks for pages: a waiter takes its place in key order, and serve decides as for all others. What waits from
@@ -36,19 +46,19 @@ func (s *State) grow(by *session, m *ledgerv1.Grow) *ledgerv1.Result {
 		return s.noReservation("grow: no such claimed reservation of this incarnation")
 	}
 	w := r.worker
-	if m.Need == 0 {
-		return s.invalid("grow: want a need of a page at least")
+	if m.Need == 0 || m.Branch >= r.branches {
+		return s.invalid("grow: want a need of a page at least, of a branch that the reservation has")
 	}
 	if m.Need > w.capacity {
 		return s.neverFits("grow: more than the worker has", m.Need, w)
 	}
-	i, waits := w.waiterAt(r)
+	i, waits := w.waiterAt(r, m.Branch)
 	if !waits {
 		w.waiters = slices.Insert(w.waiters, i, waiter{})
 	}
-	w.waiters[i] = waiter{of: r, need: m.Need, want: m.Want}
+	w.waiters[i] = waiter{of: r, branch: m.Branch, need: m.Need, want: m.Want}
 	w.view = nil
-	pages := w.serve(r)
+	pages := w.serve(r, m.Branch)
 	return s.grown(pages > 0, pages)
 }
 
@@ -58,15 +68,20 @@ func (s *State) withdraw(by *session, m *ledgerv1.Withdraw) *ledgerv1.Result {
 	if r == nil {
 		return s.noReservation("withdraw: no such claimed reservation of this incarnation")
 	}
-	r.unwait()
-	r.worker.serve(nil)
+	if i, waits := r.worker.waiterAt(r, m.Branch); waits {
+		r.worker.waiters = slices.Delete(r.worker.waiters, i, i+1)
+		r.worker.view = nil
+	}
+	r.worker.serve(nil, 0)
 	return s.ok()
 }
 
-// unwait takes a reservation's waiter away, if there is one.
+// unwait takes the waiters of all of a reservation's branches away.
 func (r *reservation) unwait() {
-	if i, waits := r.worker.waiterAt(r); waits {
-		r.worker.waiters = slices.Delete(r.worker.waiters, i, i+1)
+	lo, _ := r.worker.waiterAt(r, 0)
+	hi, _ := r.worker.waiterAt(r, r.branches)
+	if lo < hi {
+		r.worker.waiters = slices.Delete(r.worker.waiters, lo, hi)
 		r.worker.view = nil
 	}
 }

@@ -27,8 +27,16 @@ type request struct {
 	id, rank, router, incarnation uint64
 	worker, group                 string
 	pages, slots                  uint64
+	branches                      uint32
 	state                         ledgerv1.ReservationState
-	need, want                    uint64 // need 0: does not wait
+	waits                         map[uint32]*wish // by branch
+}
+
+// wish is a branch's need, and its want on top.
+type wish struct {
+	of         *request
+	branch     uint32
+	need, want uint64
 }
 
 type change struct {
@@ -87,8 +95,14 @@ func (n *naive) of(worker string) (out []*request) {
 	return out
 }
 
-func (n *naive) waiting(worker string) []*request {
-	return slices.DeleteFunc(n.of(worker), func(r *request) bool { return r.need == 0 })
+// waiting are the wishes on a worker in key order.
+func (n *naive) waiting(worker string) (out []*wish) {
+	for _, r := range n.of(worker) {
+		for _, branch := range slices.Sorted(maps.Keys(r.waits)) {
+			out = append(out, r.waits[branch])
+		}
+	}
+	return out
 }
 
 func (n *naive) slotsUsed(worker string) (used uint64) {
@@ -99,24 +113,24 @@ func (n *naive) slotsUsed(worker string) (used uint64) {
 }
 
 // serve gives one waiter after the other its need, then, if nobody waits any more, the same ones their wants.
-func (n *naive) serve(worker string) (got map[uint64]uint64) {
-	got = map[uint64]uint64{}
-	var served []*request
-	give := func(r *request, pages uint64) {
-		n.grants = append(n.grants, change{incarnation: r.incarnation, group: r.group, pages: pages})
-		got[r.id] += pages
+func (n *naive) serve(worker string) (got map[*wish]uint64) {
+	got = map[*wish]uint64{}
+	var served []*wish
+	give := func(x *wish, pages uint64) {
+		n.grants = append(n.grants, change{incarnation: x.of.incarnation, group: x.of.group, pages: pages})
+		got[x] += pages
 	}
-	for _, r := range n.waiting(worker) {
-		if r.need > n.room(worker) {
+	for _, x := range n.waiting(worker) {
+		if x.need > n.room(worker) {
 			break
 		}
-		give(r, r.need)
-		r.need = 0
-		served = append(served, r)
+		give(x, x.need)
+		delete(x.of.waits, x.branch)
+		served = append(served, x)
 	}
-	for _, r := range served {
+	for _, x := range served {
 		if len(n.waiting(worker)) == 0 {
-			give(r, min(r.want, n.room(worker)))
+			give(x, min(x.want, n.room(worker)))
 		}
 	}
 	return got
@@ -199,16 +213,18 @@ func (n *naive) command(by uint64, command *ledgerv1.Command) string {
 
 func (n *naive) reserve(by uint64, m *ledgerv1.Reserve) string {
 	switch {
+	case m.Pages > m.PagesMax*uint64(m.Branches):
+		return invalid.String()
 	case n.alive[m.Worker] == 0 || n.alive[m.Worker] != m.Incarnation:
 		return noWorker.String()
-	case m.PagesMax > n.capacity[m.Worker]:
+	case m.PagesMax > n.capacity[m.Worker] || m.Pages > n.capacity[m.Worker]:
 		return neverFits.String()
 	case len(n.waiting(m.Worker)) > 0 || m.Pages > n.room(m.Worker) ||
 		n.slotsUsed(m.Worker)+m.Slots > n.slots[m.Worker]:
 		return busy.String()
 	}
 	r := &request{id: n.revision, rank: n.revision - min(n.revision, m.Bonus), router: by, incarnation: m.Incarnation,
-		worker: m.Worker, group: m.ShareGroup, pages: m.Pages, slots: m.Slots, state: stateReserved}
+		worker: m.Worker, group: m.ShareGroup, pages: m.Pages, slots: m.Slots, branches: m.Branches, state: stateReserved, waits: map[uint32]*wish{}}
 	n.requests[r.id] = r
 	n.grants = append(n.grants, change{incarnation: r.incarnation, group: r.group, pages: r.pages, tombstoned: r.id})
 	return fmt.Sprint("reserved ", r.id)
@@ -224,13 +240,17 @@ func (n *naive) claimed(by uint64, command *ledgerv1.Command) string {
 	}
 	switch c := command.Kind.(type) {
 	case *ledgerv1.Command_Grow:
+		if c.Grow.Branch >= r.branches {
+			return invalid.String()
+		}
 		if c.Grow.Need > n.capacity[r.worker] {
 			return neverFits.String()
 		}
-		r.need, r.want = c.Grow.Need, c.Grow.Want
-		return fmt.Sprint("grown ", n.serve(r.worker)[r.id])
+		x := &wish{r, c.Grow.Branch, c.Grow.Need, c.Grow.Want}
+		r.waits[x.branch] = x
+		return fmt.Sprint("grown ", n.serve(r.worker)[x])
 	case *ledgerv1.Command_Withdraw:
-		r.need = 0
+		delete(r.waits, c.Withdraw.Branch)
 		n.serve(r.worker)
 	case *ledgerv1.Command_End:
 		delete(n.requests, r.id)

@@ -165,7 +165,8 @@ func (x *walk) draw(by *client, id uint64) *ledgerv1.Command {
 	case k < 35 && x.naive.owner[by.session] == "":
 		worker := fmt.Sprint("w", n(2))
 		c := reserveCommand(worker, x.naive.alive[worker], string(rune('a'+n(3))), n(4), 4+n(4))
-		c.GetReserve().Slots, c.GetReserve().Bonus = 1+n(2), n(40)
+		c.GetReserve().Slots, c.GetReserve().Bonus, c.GetReserve().Branches = 1+n(2), n(40), uint32(1+n(3))
+		c.GetReserve().Pages *= uint64(c.GetReserve().Branches)
 		return c
 	case k < 40:
 		return dropCommand(id)
@@ -174,13 +175,25 @@ func (x *walk) draw(by *client, id uint64) *ledgerv1.Command {
 	case k < 64:
 		return tombstoneCommand(id)
 	case k < 80:
-		return growCommand(id, 1+n(6), n(4))
+		c := growCommand(id, 1+n(6), n(4))
+		c.GetGrow().Branch = x.branch(id)
+		return c
 	case k < 83:
-		return withdrawCommand(id)
+		c := withdrawCommand(id)
+		c.GetWithdraw().Branch = x.branch(id)
+		return c
 	case k < 90:
 		return returnCommand(group, x.total(by, id, group))
 	}
 	return endCommand(id, group, x.total(by, id, group))
+}
+
+// branch is one of a request's, now and then one too many.
+func (x *walk) branch(id uint64) uint32 {
+	if r := x.naive.requests[id]; r != nil {
+		return x.rng.Uint32N(r.branches + uint32(x.rng.IntN(10)/9))
+	}
+	return 0
 }
 
 // total is a total of returned pages that is mostly possible.
@@ -228,11 +241,12 @@ func (x *walk) compare() error {
 		if w.Incarnation == 0 {
 			continue
 		}
-		var waiting, orphans []uint64
+		var waiting []BranchID
+		var orphans []uint64
+		for _, q := range x.naive.waiting(w.Name) {
+			waiting = append(waiting, BranchID{q.of.id, q.branch})
+		}
 		for _, r := range x.naive.of(w.Name) {
-			if r.need > 0 {
-				waiting = append(waiting, r.id)
-			}
 			if r.state == stateOrphaned {
 				orphans = append(orphans, r.id)
 			}

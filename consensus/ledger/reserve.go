@@ -23,27 +23,36 @@ type reservation struct {
 	requestID    string
 	pages        uint64 // granted at admission
 	slots        uint64
-	pagesMax     uint64
+	branches     uint32 // ≥ 1
+	pagesMax     uint64 // of one branch
 	promptTokens uint64
 	maxTokens    uint64
 	state        ledgerv1.ReservationState
 	attempt      uint64
 }
 
-// reserve admits a request to a worker: room now, and room alone for its whole life.
+// maxBranches bounds the branches of a reservation.
+const maxBranches = 1 << 16
+
+// reserve admits a request to a worker: room now for what its branches need together, and room alone for the whole life
+// of one, since they pause for each other.
 func (s *State) reserve(by *session, m *ledgerv1.Reserve) *ledgerv1.Result {
 	if by.worker != nil {
 		return s.invalid("reserve: not a router's session")
 	}
-	if m.Pages > m.PagesMax || m.Slots == 0 {
-		return s.invalid("reserve: want pages ≤ pages_max and a slot")
+	branches := max(m.Branches, 1)
+	if branches > maxBranches || m.Slots == 0 {
+		return s.invalid("reserve: want a slot, and at most 65536 branches")
+	}
+	if most := (m.Pages + uint64(branches) - 1) / uint64(branches); most > m.PagesMax {
+		return s.invalid("reserve: want at most pages_max pages a branch")
 	}
 	w := s.worker(m.Worker)
 	if w == nil || w.session == nil || w.session.id != m.Incarnation {
 		return s.refuse(ledgerv1.RefusalCode_REFUSAL_CODE_NO_WORKER, "no such worker, or not its living incarnation")
 	}
-	if m.PagesMax > w.capacity || m.Slots > w.info.Slots {
-		return s.neverFits("does not fit on the worker alone", m.PagesMax, w)
+	if need := max(m.PagesMax, m.Pages); need > w.capacity || m.Slots > w.info.Slots {
+		return s.neverFits("does not fit on the worker alone", need, w)
 	}
 	if reason := w.busy(m); reason != "" {
 		return s.refuseRoom(ledgerv1.RefusalCode_REFUSAL_CODE_BUSY, reason, m.Pages, w)
@@ -51,7 +60,7 @@ func (s *State) reserve(by *session, m *ledgerv1.Reserve) *ledgerv1.Result {
 	r := &reservation{
 		id: s.revision, key: orderKey{rank: s.revision - min(m.Bonus, s.revision), index: s.revision},
 		router: by.id, worker: w, account: w.openAccount(m.ShareGroup), tenant: m.Tenant, requestID: m.RequestId,
-		pages: m.Pages, slots: m.Slots, pagesMax: m.PagesMax, promptTokens: m.PromptTokens, maxTokens: m.MaxTokens,
+		pages: m.Pages, slots: m.Slots, branches: branches, pagesMax: m.PagesMax, promptTokens: m.PromptTokens, maxTokens: m.MaxTokens,
 		state: stateReserved,
 	}
 	s.reservations[r.id] = r
@@ -118,7 +127,7 @@ func (s *State) tombstone(by *session, m *ledgerv1.Tombstone) *ledgerv1.Result {
 	r.account.reserved -= r.pages
 	r.worker.granted -= r.pages
 	s.remove(r)
-	r.worker.serve(nil)
+	r.worker.serve(nil, 0)
 	return s.ok()
 }
 

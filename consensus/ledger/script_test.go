@@ -18,8 +18,9 @@ import (
 //	open NAME nonce=N lease=MS
 //	register NAME nonce=N lease=MS pages=P slots=S [window=W]
 //	tick MS [live=A,B]                       names of routers and workers
-//	reserve WORKER by=ROUTER pages=P max=P [group=G slots=S bonus=B]      names the reservation by its id
-//	drop ID by=ROUTER · claim|tombstone|withdraw ID by=WORKER · grow ID by=WORKER need=P want=P
+//	reserve WORKER by=ROUTER pages=P max=P [group=G slots=S branches=N bonus=B]      names the reservation by its id
+//	drop ID by=ROUTER · claim|tombstone ID by=WORKER
+//	grow ID by=WORKER need=P want=P [branch=I] · withdraw ID by=WORKER [branch=I]
 //	return by=WORKER G=TOTAL… · end ID by=WORKER G=TOTAL…
 //	raw by=NAME sequence=N acked=N           a noop with sequence and acked chosen
 //	notice WORKER
@@ -102,7 +103,8 @@ func (x *script) command(a args, c *ledgerv1.Command) {
 	switch a.d.Cmd {
 	case "reserve":
 		m := &ledgerv1.Reserve{Worker: a.first(), ShareGroup: a.text("group", "red"), Pages: a.number("pages", 1),
-			PagesMax: a.number("max", 1), Slots: a.number("slots", 1), Bonus: a.number("bonus", 0)}
+			PagesMax: a.number("max", 1), Slots: a.number("slots", 1), Bonus: a.number("bonus", 0),
+			Branches: uint32(a.number("branches", 0))}
 		if w := x.clients[m.Worker]; w != nil {
 			m.Incarnation = w.session
 		}
@@ -115,9 +117,11 @@ func (x *script) command(a args, c *ledgerv1.Command) {
 		c.Kind = &ledgerv1.Command_Tombstone{Tombstone: &ledgerv1.Tombstone{Reservation: a.id()}}
 	case "grow":
 		c.Kind = &ledgerv1.Command_Grow{Grow: &ledgerv1.Grow{
-			Reservation: a.id(), Need: a.number("need", 0), Want: a.number("want", 0)}}
+			Reservation: a.id(), Need: a.number("need", 0), Want: a.number("want", 0),
+			Branch: uint32(a.number("branch", 0))}}
 	case "withdraw":
-		c.Kind = &ledgerv1.Command_Withdraw{Withdraw: &ledgerv1.Withdraw{Reservation: a.id()}}
+		c.Kind = &ledgerv1.Command_Withdraw{Withdraw: &ledgerv1.Withdraw{
+			Reservation: a.id(), Branch: uint32(a.number("branch", 0))}}
 	case "return":
 		c.Kind = &ledgerv1.Command_ReturnPages{ReturnPages: &ledgerv1.Return{Accounts: a.totals()}}
 	case "end":
@@ -229,7 +233,11 @@ func draw(s *State) string {
 				strings.Repeat("#", int(a.Grant()-a.Unclaimed)), strings.Repeat("?", int(a.Unclaimed)))
 		}
 		for _, x := range w.Waiters {
-			fmt.Fprintf(&b, "  %d waits for %d, wants %d\n", x.Reservation, x.Need, x.Want)
+			name := fmt.Sprint(x.Reservation)
+			if x.Branch > 0 {
+				name += fmt.Sprint("/", x.Branch)
+			}
+			fmt.Fprintf(&b, "  %s waits for %d, wants %d\n", name, x.Need, x.Want)
 		}
 		if len(w.Orphans) > 0 {
 			fmt.Fprintf(&b, "  orphans %v\n", w.Orphans)

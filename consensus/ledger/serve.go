@@ -4,8 +4,8 @@ import "slices"
 
 // serve grants what waits, in key order: every need before any want, and nothing past the first need that does not fit,
 // or a small one late in the order could keep a large one ahead of it waiting for ever (P2). It returns the pages that
-// asker got, nil meaning nobody.
-func (w *worker) serve(asker *reservation) uint64 {
+// a branch of asker got, nil meaning nobody.
+func (w *worker) serve(asker *reservation, branch uint32) uint64 {
 	served := 0
 	for served < len(w.waiters) && w.waiters[served].need <= w.room() {
 		served++
@@ -23,7 +23,7 @@ func (w *worker) serve(asker *reservation) uint64 {
 			w.give(x.of, extra)
 			got += extra
 		}
-		if x.of == asker {
+		if x.of == asker && x.branch == branch {
 			pages = got
 		}
 	}

@@ -62,7 +62,7 @@ func (w *worker) snapshot() *ledgerv1.Worker {
 	}
 	for _, x := range w.waiters {
 		out.Waiters = append(out.Waiters, &ledgerv1.Waiter{
-			Key: x.of.key.snapshot(), Reservation: x.of.id, ShareGroup: x.of.account.group, Need: x.need, Want: x.want,
+			Key: x.key().snapshot(), Reservation: x.of.id, ShareGroup: x.of.account.group, Need: x.need, Want: x.want,
 		})
 	}
 	return out
@@ -79,12 +79,12 @@ func (r *reservation) fill(m *ledgerv1.Reservation) {
 	m.Id, m.Router, m.Worker, m.Incarnation = r.id, r.router, r.worker.name, r.worker.session.id
 	m.Key.Rank, m.Key.Index = r.key.rank, r.key.index
 	m.ShareGroup, m.Tenant, m.RequestId = r.account.group, r.tenant, r.requestID
-	m.Pages, m.Slots, m.PagesMax = r.pages, r.slots, r.pagesMax
+	m.Pages, m.Slots, m.PagesMax, m.Branches = r.pages, r.slots, r.pagesMax, r.branches
 	m.PromptTokens, m.MaxTokens, m.State, m.Attempt = r.promptTokens, r.maxTokens, r.state, r.attempt
 }
 
 func (k orderKey) snapshot() *ledgerv1.OrderKey {
-	return &ledgerv1.OrderKey{Rank: k.rank, Index: k.index}
+	return &ledgerv1.OrderKey{Rank: k.rank, Index: k.index, Branch: k.branch}
 }
 
 // Restore is the state that a snapshot was taken of. It keeps parts of the snapshot, and refuses one that is not
@@ -164,7 +164,7 @@ func (s *State) restoreReservation(m *ledgerv1.Reservation) error {
 	r := &reservation{
 		id: m.GetId(), key: orderKey{rank: m.GetKey().GetRank(), index: m.GetKey().GetIndex()},
 		router: m.GetRouter(), worker: w, account: w.account(m.GetShareGroup()), tenant: m.GetTenant(),
-		requestID: m.GetRequestId(), pages: m.GetPages(), slots: m.GetSlots(), pagesMax: m.GetPagesMax(),
+		requestID: m.GetRequestId(), pages: m.GetPages(), slots: m.GetSlots(), branches: m.GetBranches(), pagesMax: m.GetPagesMax(),
 		promptTokens: m.GetPromptTokens(), maxTokens: m.GetMaxTokens(), state: m.GetState(), attempt: m.GetAttempt(),
 	}
 	if r.account == nil {
@@ -189,7 +189,7 @@ func (s *State) restoreWaiters(m *ledgerv1.Worker) error {
 		if r == nil || r.worker != w {
 			return fmt.Errorf("reservation %d is not the worker's", x.GetReservation())
 		}
-		w.waiters = append(w.waiters, waiter{of: r, need: x.GetNeed(), want: x.GetWant()})
+		w.waiters = append(w.waiters, waiter{of: r, branch: x.GetKey().GetBranch(), need: x.GetNeed(), want: x.GetWant()})
 	}
 	return nil
 }

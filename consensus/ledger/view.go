@@ -53,11 +53,12 @@ type AccountView struct {
 // Grant is the pages that the account has.
 func (a AccountView) Grant() uint64 { return a.Reserved + a.Grown - a.Returned }
 
-// WaiterView is a claimed reservation that needs pages before it goes on.
+// WaiterView is a branch of a claimed reservation that needs pages before it goes on.
 type WaiterView struct {
 	Reservation uint64
 	ShareGroup  string
-	Rank, Index uint64 // the order key
+	Rank, Index uint64 // the order key, with Branch
+	Branch      uint32
 	Need, Want  uint64 // pages
 }
 
@@ -99,7 +100,7 @@ func (w *worker) look() *WorkerView {
 	for i, x := range w.waiters {
 		v.Waiters[i] = WaiterView{
 			Reservation: x.of.id, ShareGroup: x.of.account.group, Rank: x.of.key.rank, Index: x.of.key.index,
-			Need: x.need, Want: x.want,
+			Branch: x.branch, Need: x.need, Want: x.want,
 		}
 	}
 	return v
@@ -127,10 +128,16 @@ func (v *View) Incarnation(incarnation uint64) *WorkerView {
 // Notice is what the ledger holds for an incarnation that it did not itself ask for, whole each time.
 type Notice struct {
 	Revision uint64
-	Accounts []Growth // ascending share group; those that grew
-	Waiting  []uint64 // reservations with a waiter not served yet, in key order
-	Orphans  []uint64 // reservations to claim or tombstone, ascending
-	Fenced   bool     // the incarnation has ended
+	Accounts []Growth   // ascending share group; those that grew
+	Waiting  []BranchID // those with a waiter not served yet, in key order
+	Orphans  []uint64   // reservations to claim or tombstone, ascending
+	Fenced   bool       // the incarnation has ended
+}
+
+// BranchID names a branch of a reservation.
+type BranchID struct {
+	Reservation uint64
+	Branch      uint32
 }
 
 // Growth is the pages that an account was granted by Grow since the incarnation began: those served at once, which a
@@ -154,7 +161,7 @@ func (v *View) Notice(incarnation uint64) Notice {
 		}
 	}
 	for _, x := range w.Waiters {
-		n.Waiting = append(n.Waiting, x.Reservation)
+		n.Waiting = append(n.Waiting, BranchID{x.Reservation, x.Branch})
 	}
 	n.Orphans = w.Orphans
 	return n

@@ -1092,16 +1092,19 @@ type Reserve struct {
 	Incarnation uint64 `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	ShareGroup  string `protobuf:"bytes,4,opt,name=share_group,json=shareGroup,proto3" json:"share_group,omitempty"`
 	Tenant      string `protobuf:"bytes,5,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// Pages that the request newly needs, charged hits not counted, with headroom.
+	// Pages that the request newly needs, charged hits not counted, with headroom: those that branches share once.
 	Pages uint64 `protobuf:"varint,6,opt,name=pages,proto3" json:"pages,omitempty"`
+	// Branches of it that may run at once.
 	Slots uint64 `protobuf:"varint,7,opt,name=slots,proto3" json:"slots,omitempty"`
-	// Pages of the whole request alone on an empty worker.
+	// Pages of one whole branch alone on an empty worker.
 	PagesMax uint64 `protobuf:"varint,8,opt,name=pages_max,json=pagesMax,proto3" json:"pages_max,omitempty"`
-	// Prompt tokens and the most tokens it may generate.
+	// Prompt tokens and the most tokens that a branch may generate.
 	PromptTokens uint64 `protobuf:"varint,9,opt,name=prompt_tokens,json=promptTokens,proto3" json:"prompt_tokens,omitempty"`
 	MaxTokens    uint64 `protobuf:"varint,10,opt,name=max_tokens,json=maxTokens,proto3" json:"max_tokens,omitempty"`
 	// Steps in order that its priority gains, bounded by the router's tenant.
-	Bonus         uint64 `protobuf:"varint,11,opt,name=bonus,proto3" json:"bonus,omitempty"`
+	Bonus uint64 `protobuf:"varint,11,opt,name=bonus,proto3" json:"bonus,omitempty"`
+	// Choices of the request, each with a place of its own in the order; 0 is 1.
+	Branches      uint32 `protobuf:"varint,12,opt,name=branches,proto3" json:"branches,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1209,6 +1212,13 @@ func (x *Reserve) GetMaxTokens() uint64 {
 func (x *Reserve) GetBonus() uint64 {
 	if x != nil {
 		return x.Bonus
+	}
+	return 0
+}
+
+func (x *Reserve) GetBranches() uint32 {
+	if x != nil {
+		return x.Branches
 	}
 	return 0
 }
@@ -1357,7 +1367,8 @@ func (x *Tombstone) GetReservation() uint64 {
 	return 0
 }
 
-// Grow asks for pages for a claimed reservation: at once if nothing waits and there is room, else as a waiter in key order.
+// Grow asks for pages for a branch of a claimed reservation: at once if nothing waits and there is room, else as a waiter
+// in key order.
 type Grow struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Reservation uint64                 `protobuf:"varint,1,opt,name=reservation,proto3" json:"reservation,omitempty"`
@@ -1365,6 +1376,7 @@ type Grow struct {
 	Need uint64 `protobuf:"varint,2,opt,name=need,proto3" json:"need,omitempty"`
 	// On top, from what no waiter needs.
 	Want          uint64 `protobuf:"varint,3,opt,name=want,proto3" json:"want,omitempty"`
+	Branch        uint32 `protobuf:"varint,4,opt,name=branch,proto3" json:"branch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1420,10 +1432,18 @@ func (x *Grow) GetWant() uint64 {
 	return 0
 }
 
+func (x *Grow) GetBranch() uint32 {
+	if x != nil {
+		return x.Branch
+	}
+	return 0
+}
+
 // Withdraw ends a waiter that needs nothing any more.
 type Withdraw struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reservation   uint64                 `protobuf:"varint,1,opt,name=reservation,proto3" json:"reservation,omitempty"`
+	Branch        uint32                 `protobuf:"varint,2,opt,name=branch,proto3" json:"branch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1461,6 +1481,13 @@ func (*Withdraw) Descriptor() ([]byte, []int) {
 func (x *Withdraw) GetReservation() uint64 {
 	if x != nil {
 		return x.Reservation
+	}
+	return 0
+}
+
+func (x *Withdraw) GetBranch() uint32 {
+	if x != nil {
+		return x.Branch
 	}
 	return 0
 }
@@ -1564,13 +1591,15 @@ func (x *Returned) GetPages() uint64 {
 	return 0
 }
 
-// End finishes a claimed reservation: its slot and waiter go. Pages go by returned.
+// End finishes a claimed reservation, all branches of which are over: its slots and waiters go. Pages go by returned.
 type End struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Reservation   uint64                 `protobuf:"varint,1,opt,name=reservation,proto3" json:"reservation,omitempty"`
-	Reason        FinishReason           `protobuf:"varint,2,opt,name=reason,proto3,enum=berth.ledger.v1.FinishReason" json:"reason,omitempty"`
-	OutputTokens  uint64                 `protobuf:"varint,3,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
-	Accounts      []*Returned            `protobuf:"bytes,4,rep,name=accounts,proto3" json:"accounts,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Reservation uint64                 `protobuf:"varint,1,opt,name=reservation,proto3" json:"reservation,omitempty"`
+	// Of the branch that ended last.
+	Reason FinishReason `protobuf:"varint,2,opt,name=reason,proto3,enum=berth.ledger.v1.FinishReason" json:"reason,omitempty"`
+	// Of all branches.
+	OutputTokens  uint64      `protobuf:"varint,3,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
+	Accounts      []*Returned `protobuf:"bytes,4,rep,name=accounts,proto3" json:"accounts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2662,6 +2691,7 @@ type Reservation struct {
 	MaxTokens     uint64                 `protobuf:"varint,13,opt,name=max_tokens,json=maxTokens,proto3" json:"max_tokens,omitempty"`
 	State         ReservationState       `protobuf:"varint,14,opt,name=state,proto3,enum=berth.ledger.v1.ReservationState" json:"state,omitempty"`
 	Attempt       uint64                 `protobuf:"varint,15,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Branches      uint32                 `protobuf:"varint,16,opt,name=branches,proto3" json:"branches,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2801,6 +2831,13 @@ func (x *Reservation) GetAttempt() uint64 {
 	return 0
 }
 
+func (x *Reservation) GetBranches() uint32 {
+	if x != nil {
+		return x.Branches
+	}
+	return 0
+}
+
 var File_api_ledger_v1_ledger_proto protoreflect.FileDescriptor
 
 const file_api_ledger_v1_ledger_proto_rawDesc = "" +
@@ -2869,7 +2906,7 @@ const file_api_ledger_v1_ledger_proto_rawDesc = "" +
 	"\awindows\x18\x02 \x03(\rR\awindows\x12&\n" +
 	"\x0fsteps_in_flight\x18\x03 \x01(\rR\rstepsInFlight\x12(\n" +
 	"\x10max_batch_tokens\x18\x04 \x01(\rR\x0emaxBatchTokens\x12(\n" +
-	"\x10prefills_in_step\x18\x05 \x01(\rR\x0eprefillsInStep\"\xbe\x02\n" +
+	"\x10prefills_in_step\x18\x05 \x01(\rR\x0eprefillsInStep\"\xda\x02\n" +
 	"\aReserve\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -2885,20 +2922,23 @@ const file_api_ledger_v1_ledger_proto_rawDesc = "" +
 	"\n" +
 	"max_tokens\x18\n" +
 	" \x01(\x04R\tmaxTokens\x12\x14\n" +
-	"\x05bonus\x18\v \x01(\x04R\x05bonus\"(\n" +
+	"\x05bonus\x18\v \x01(\x04R\x05bonus\x12\x1a\n" +
+	"\bbranches\x18\f \x01(\rR\bbranches\"(\n" +
 	"\x04Drop\x12 \n" +
 	"\vreservation\x18\x01 \x01(\x04R\vreservation\"C\n" +
 	"\x05Claim\x12 \n" +
 	"\vreservation\x18\x01 \x01(\x04R\vreservation\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x04R\aattempt\"-\n" +
 	"\tTombstone\x12 \n" +
-	"\vreservation\x18\x01 \x01(\x04R\vreservation\"P\n" +
+	"\vreservation\x18\x01 \x01(\x04R\vreservation\"h\n" +
 	"\x04Grow\x12 \n" +
 	"\vreservation\x18\x01 \x01(\x04R\vreservation\x12\x12\n" +
 	"\x04need\x18\x02 \x01(\x04R\x04need\x12\x12\n" +
-	"\x04want\x18\x03 \x01(\x04R\x04want\",\n" +
+	"\x04want\x18\x03 \x01(\x04R\x04want\x12\x16\n" +
+	"\x06branch\x18\x04 \x01(\rR\x06branch\"D\n" +
 	"\bWithdraw\x12 \n" +
-	"\vreservation\x18\x01 \x01(\x04R\vreservation\"?\n" +
+	"\vreservation\x18\x01 \x01(\x04R\vreservation\x12\x16\n" +
+	"\x06branch\x18\x02 \x01(\rR\x06branch\"?\n" +
 	"\x06Return\x125\n" +
 	"\baccounts\x18\x01 \x03(\v2\x19.berth.ledger.v1.ReturnedR\baccounts\"A\n" +
 	"\bReturned\x12\x1f\n" +
@@ -2984,7 +3024,7 @@ const file_api_ledger_v1_ledger_proto_rawDesc = "" +
 	"\vshare_group\x18\x03 \x01(\tR\n" +
 	"shareGroup\x12\x12\n" +
 	"\x04need\x18\x04 \x01(\x04R\x04need\x12\x12\n" +
-	"\x04want\x18\x05 \x01(\x04R\x04want\"\xd4\x03\n" +
+	"\x04want\x18\x05 \x01(\x04R\x04want\"\xf0\x03\n" +
 	"\vReservation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12+\n" +
 	"\x03key\x18\x02 \x01(\v2\x19.berth.ledger.v1.OrderKeyR\x03key\x12\x16\n" +
@@ -3004,7 +3044,8 @@ const file_api_ledger_v1_ledger_proto_rawDesc = "" +
 	"\n" +
 	"max_tokens\x18\r \x01(\x04R\tmaxTokens\x127\n" +
 	"\x05state\x18\x0e \x01(\x0e2!.berth.ledger.v1.ReservationStateR\x05state\x12\x18\n" +
-	"\aattempt\x18\x0f \x01(\x04R\aattempt*\x95\x01\n" +
+	"\aattempt\x18\x0f \x01(\x04R\aattempt\x12\x1a\n" +
+	"\bbranches\x18\x10 \x01(\rR\bbranches*\x95\x01\n" +
 	"\fFinishReason\x12\x1d\n" +
 	"\x19FINISH_REASON_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12FINISH_REASON_STOP\x10\x01\x12\x18\n" +

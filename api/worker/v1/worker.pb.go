@@ -150,8 +150,11 @@ type Heartbeat struct {
 	IdlePages     uint64 `protobuf:"varint,3,opt,name=idle_pages,json=idlePages,proto3" json:"idle_pages,omitempty"`
 	FreePages     uint64 `protobuf:"varint,4,opt,name=free_pages,json=freePages,proto3" json:"free_pages,omitempty"`
 	OverheadPages uint64 `protobuf:"varint,5,opt,name=overhead_pages,json=overheadPages,proto3" json:"overhead_pages,omitempty"`
-	Running       uint64 `protobuf:"varint,6,opt,name=running,proto3" json:"running,omitempty"`
-	Waiting       uint64 `protobuf:"varint,7,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// Branches that hold pages, and branches that do not yet, or not now.
+	Running uint64 `protobuf:"varint,6,opt,name=running,proto3" json:"running,omitempty"`
+	Waiting uint64 `protobuf:"varint,7,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// Pages that branches hold, a shared one counted for each of them: above what is charged by what sharing saves.
+	HeldPages     uint64 `protobuf:"varint,8,opt,name=held_pages,json=heldPages,proto3" json:"held_pages,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -231,6 +234,13 @@ func (x *Heartbeat) GetRunning() uint64 {
 func (x *Heartbeat) GetWaiting() uint64 {
 	if x != nil {
 		return x.Waiting
+	}
+	return 0
+}
+
+func (x *Heartbeat) GetHeldPages() uint64 {
+	if x != nil {
+		return x.HeldPages
 	}
 	return 0
 }
@@ -537,8 +547,8 @@ type Notice struct {
 	Revision uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Pages that waiters were granted since the incarnation began, by account.
 	Accounts []*Grown `protobuf:"bytes,2,rep,name=accounts,proto3" json:"accounts,omitempty"`
-	// Reservations with a waiter not served yet.
-	Waiting []uint64 `protobuf:"varint,3,rep,packed,name=waiting,proto3" json:"waiting,omitempty"`
+	// Branches with a waiter not served yet; the index is the reservation.
+	Waiting []*v1.OrderKey `protobuf:"bytes,6,rep,name=waiting,proto3" json:"waiting,omitempty"`
 	// Reservations that the worker must claim or tombstone.
 	Orphans []uint64 `protobuf:"varint,4,rep,packed,name=orphans,proto3" json:"orphans,omitempty"`
 	// The incarnation has ended.
@@ -591,7 +601,7 @@ func (x *Notice) GetAccounts() []*Grown {
 	return nil
 }
 
-func (x *Notice) GetWaiting() []uint64 {
+func (x *Notice) GetWaiting() []*v1.OrderKey {
 	if x != nil {
 		return x.Waiting
 	}
@@ -700,6 +710,102 @@ func (*ResetCache) Descriptor() ([]byte, []int) {
 	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{8}
 }
 
+type StopRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reservation   uint64                 `protobuf:"varint,1,opt,name=reservation,proto3" json:"reservation,omitempty"`
+	Incarnation   uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Branch        uint32                 `protobuf:"varint,3,opt,name=branch,proto3" json:"branch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopRequest) Reset() {
+	*x = StopRequest{}
+	mi := &file_api_worker_v1_worker_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopRequest) ProtoMessage() {}
+
+func (x *StopRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_api_worker_v1_worker_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
+func (*StopRequest) Descriptor() ([]byte, []int) {
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *StopRequest) GetReservation() uint64 {
+	if x != nil {
+		return x.Reservation
+	}
+	return 0
+}
+
+func (x *StopRequest) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *StopRequest) GetBranch() uint32 {
+	if x != nil {
+		return x.Branch
+	}
+	return 0
+}
+
+type StopReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopReply) Reset() {
+	*x = StopReply{}
+	mi := &file_api_worker_v1_worker_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopReply) ProtoMessage() {}
+
+func (x *StopReply) ProtoReflect() protoreflect.Message {
+	mi := &file_api_worker_v1_worker_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopReply.ProtoReflect.Descriptor instead.
+func (*StopReply) Descriptor() ([]byte, []int) {
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{10}
+}
+
 type CardRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -708,7 +814,7 @@ type CardRequest struct {
 
 func (x *CardRequest) Reset() {
 	*x = CardRequest{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[9]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -720,7 +826,7 @@ func (x *CardRequest) String() string {
 func (*CardRequest) ProtoMessage() {}
 
 func (x *CardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[9]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -733,7 +839,7 @@ func (x *CardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardRequest.ProtoReflect.Descriptor instead.
 func (*CardRequest) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{9}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{11}
 }
 
 type CardPiece struct {
@@ -746,7 +852,7 @@ type CardPiece struct {
 
 func (x *CardPiece) Reset() {
 	*x = CardPiece{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[10]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -758,7 +864,7 @@ func (x *CardPiece) String() string {
 func (*CardPiece) ProtoMessage() {}
 
 func (x *CardPiece) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[10]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -771,7 +877,7 @@ func (x *CardPiece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardPiece.ProtoReflect.Descriptor instead.
 func (*CardPiece) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{10}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CardPiece) GetData() []byte {
@@ -793,7 +899,7 @@ type Card struct {
 
 func (x *Card) Reset() {
 	*x = Card{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[11]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -805,7 +911,7 @@ func (x *Card) String() string {
 func (*Card) ProtoMessage() {}
 
 func (x *Card) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[11]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -818,7 +924,7 @@ func (x *Card) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Card.ProtoReflect.Descriptor instead.
 func (*Card) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{11}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Card) GetTokenizer() *Tokenizer {
@@ -863,7 +969,7 @@ type Tokenizer struct {
 
 func (x *Tokenizer) Reset() {
 	*x = Tokenizer{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[12]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -875,7 +981,7 @@ func (x *Tokenizer) String() string {
 func (*Tokenizer) ProtoMessage() {}
 
 func (x *Tokenizer) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[12]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -888,7 +994,7 @@ func (x *Tokenizer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tokenizer.ProtoReflect.Descriptor instead.
 func (*Tokenizer) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{12}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Tokenizer) GetKind() string {
@@ -1005,15 +1111,22 @@ type GenerateRequest struct {
 	MaxTokens uint32  `protobuf:"varint,10,opt,name=max_tokens,json=maxTokens,proto3" json:"max_tokens,omitempty"`
 	MinTokens uint32  `protobuf:"varint,11,opt,name=min_tokens,json=minTokens,proto3" json:"min_tokens,omitempty"`
 	// Ids after which the branch ends with reason stop; the model's own end ids included unless ignored.
-	StopIds       []int32   `protobuf:"varint,12,rep,packed,name=stop_ids,json=stopIds,proto3" json:"stop_ids,omitempty"`
-	Sampling      *Sampling `protobuf:"bytes,13,opt,name=sampling,proto3" json:"sampling,omitempty"`
+	StopIds  []int32   `protobuf:"varint,12,rep,packed,name=stop_ids,json=stopIds,proto3" json:"stop_ids,omitempty"`
+	Sampling *Sampling `protobuf:"bytes,13,opt,name=sampling,proto3" json:"sampling,omitempty"`
+	// Choices of the request, 1 or more. Branch i of n samples by the stream i of the seed.
+	Branches uint32 `protobuf:"varint,14,opt,name=branches,proto3" json:"branches,omitempty"`
+	// Branches that run at once: what the reservation has slots for.
+	Slots uint32 `protobuf:"varint,15,opt,name=slots,proto3" json:"slots,omitempty"`
+	// Scores wanted of generated tokens, and of the prompt's; none if absent.
+	Scoring       *Scoring `protobuf:"bytes,16,opt,name=scoring,proto3" json:"scoring,omitempty"`
+	PromptScoring *Scoring `protobuf:"bytes,17,opt,name=prompt_scoring,json=promptScoring,proto3" json:"prompt_scoring,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GenerateRequest) Reset() {
 	*x = GenerateRequest{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[13]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1025,7 +1138,7 @@ func (x *GenerateRequest) String() string {
 func (*GenerateRequest) ProtoMessage() {}
 
 func (x *GenerateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[13]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1038,7 +1151,7 @@ func (x *GenerateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateRequest.ProtoReflect.Descriptor instead.
 func (*GenerateRequest) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{13}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GenerateRequest) GetRequestId() string {
@@ -1132,6 +1245,151 @@ func (x *GenerateRequest) GetSampling() *Sampling {
 	return nil
 }
 
+func (x *GenerateRequest) GetBranches() uint32 {
+	if x != nil {
+		return x.Branches
+	}
+	return 0
+}
+
+func (x *GenerateRequest) GetSlots() uint32 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
+func (x *GenerateRequest) GetScoring() *Scoring {
+	if x != nil {
+		return x.Scoring
+	}
+	return nil
+}
+
+func (x *GenerateRequest) GetPromptScoring() *Scoring {
+	if x != nil {
+		return x.PromptScoring
+	}
+	return nil
+}
+
+// Scoring asks for the log-probability of each token.
+type Scoring struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// And of as many of the likeliest ones at its place.
+	Top           uint32 `protobuf:"varint,1,opt,name=top,proto3" json:"top,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Scoring) Reset() {
+	*x = Scoring{}
+	mi := &file_api_worker_v1_worker_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Scoring) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Scoring) ProtoMessage() {}
+
+func (x *Scoring) ProtoReflect() protoreflect.Message {
+	mi := &file_api_worker_v1_worker_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Scoring.ProtoReflect.Descriptor instead.
+func (*Scoring) Descriptor() ([]byte, []int) {
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Scoring) GetTop() uint32 {
+	if x != nil {
+		return x.Top
+	}
+	return 0
+}
+
+// Score is a token's log-probability by the model, before bias, penalties, temperature and cuts.
+type Score struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Logprob float32                `protobuf:"fixed32,1,opt,name=logprob,proto3" json:"logprob,omitempty"`
+	// 1 for the likeliest.
+	Rank uint32 `protobuf:"varint,2,opt,name=rank,proto3" json:"rank,omitempty"`
+	// The likeliest tokens at its place, the likeliest first.
+	TopIds        []int32   `protobuf:"varint,3,rep,packed,name=top_ids,json=topIds,proto3" json:"top_ids,omitempty"`
+	TopLogprobs   []float32 `protobuf:"fixed32,4,rep,packed,name=top_logprobs,json=topLogprobs,proto3" json:"top_logprobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Score) Reset() {
+	*x = Score{}
+	mi := &file_api_worker_v1_worker_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Score) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Score) ProtoMessage() {}
+
+func (x *Score) ProtoReflect() protoreflect.Message {
+	mi := &file_api_worker_v1_worker_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Score.ProtoReflect.Descriptor instead.
+func (*Score) Descriptor() ([]byte, []int) {
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Score) GetLogprob() float32 {
+	if x != nil {
+		return x.Logprob
+	}
+	return 0
+}
+
+func (x *Score) GetRank() uint32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *Score) GetTopIds() []int32 {
+	if x != nil {
+		return x.TopIds
+	}
+	return nil
+}
+
+func (x *Score) GetTopLogprobs() []float32 {
+	if x != nil {
+		return x.TopLogprobs
+	}
+	return nil
+}
+
 // Sampling has vLLM's names and meanings.
 type Sampling struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
@@ -1151,7 +1409,7 @@ type Sampling struct {
 
 func (x *Sampling) Reset() {
 	*x = Sampling{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[14]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1163,7 +1421,7 @@ func (x *Sampling) String() string {
 func (*Sampling) ProtoMessage() {}
 
 func (x *Sampling) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[14]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1176,7 +1434,7 @@ func (x *Sampling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sampling.ProtoReflect.Descriptor instead.
 func (*Sampling) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{14}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Sampling) GetTemperature() float32 {
@@ -1249,6 +1507,7 @@ type GenerateReply struct {
 	//	*GenerateReply_Started
 	//	*GenerateReply_Tokens
 	//	*GenerateReply_Finished
+	//	*GenerateReply_PromptScores
 	Kind          isGenerateReply_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1256,7 +1515,7 @@ type GenerateReply struct {
 
 func (x *GenerateReply) Reset() {
 	*x = GenerateReply{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[15]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1268,7 +1527,7 @@ func (x *GenerateReply) String() string {
 func (*GenerateReply) ProtoMessage() {}
 
 func (x *GenerateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[15]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1281,7 +1540,7 @@ func (x *GenerateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateReply.ProtoReflect.Descriptor instead.
 func (*GenerateReply) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{15}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GenerateReply) GetKind() isGenerateReply_Kind {
@@ -1318,6 +1577,15 @@ func (x *GenerateReply) GetFinished() *Finished {
 	return nil
 }
 
+func (x *GenerateReply) GetPromptScores() *PromptScores {
+	if x != nil {
+		if x, ok := x.Kind.(*GenerateReply_PromptScores); ok {
+			return x.PromptScores
+		}
+	}
+	return nil
+}
+
 type isGenerateReply_Kind interface {
 	isGenerateReply_Kind()
 }
@@ -1334,11 +1602,72 @@ type GenerateReply_Finished struct {
 	Finished *Finished `protobuf:"bytes,3,opt,name=finished,proto3,oneof"`
 }
 
+type GenerateReply_PromptScores struct {
+	PromptScores *PromptScores `protobuf:"bytes,4,opt,name=prompt_scores,json=promptScores,proto3,oneof"`
+}
+
 func (*GenerateReply_Started) isGenerateReply_Kind() {}
 
 func (*GenerateReply_Tokens) isGenerateReply_Kind() {}
 
 func (*GenerateReply_Finished) isGenerateReply_Kind() {}
+
+func (*GenerateReply_PromptScores) isGenerateReply_Kind() {}
+
+// PromptScores are the next ones of the prompt's tokens, the first token left out: nothing is before it. They are whole
+// before any branch has a token.
+type PromptScores struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Index of the first one's token in the prompt.
+	Position      uint32   `protobuf:"varint,1,opt,name=position,proto3" json:"position,omitempty"`
+	Scores        []*Score `protobuf:"bytes,2,rep,name=scores,proto3" json:"scores,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PromptScores) Reset() {
+	*x = PromptScores{}
+	mi := &file_api_worker_v1_worker_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PromptScores) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PromptScores) ProtoMessage() {}
+
+func (x *PromptScores) ProtoReflect() protoreflect.Message {
+	mi := &file_api_worker_v1_worker_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PromptScores.ProtoReflect.Descriptor instead.
+func (*PromptScores) Descriptor() ([]byte, []int) {
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *PromptScores) GetPosition() uint32 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
+func (x *PromptScores) GetScores() []*Score {
+	if x != nil {
+		return x.Scores
+	}
+	return nil
+}
 
 // Started comes when the prompt begins to run for the first time.
 type Started struct {
@@ -1350,7 +1679,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[16]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1362,7 +1691,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[16]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1375,7 +1704,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{16}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Started) GetCachedTokens() uint32 {
@@ -1385,20 +1714,23 @@ func (x *Started) GetCachedTokens() uint32 {
 	return 0
 }
 
-// Tokens are the next ones of the branch.
+// Tokens are the next ones of a branch.
 type Tokens struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Attempt uint64                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// Output position of the first one, from 0.
-	Position      uint32  `protobuf:"varint,2,opt,name=position,proto3" json:"position,omitempty"`
-	Ids           []int32 `protobuf:"varint,3,rep,packed,name=ids,proto3" json:"ids,omitempty"`
+	Position uint32  `protobuf:"varint,2,opt,name=position,proto3" json:"position,omitempty"`
+	Ids      []int32 `protobuf:"varint,3,rep,packed,name=ids,proto3" json:"ids,omitempty"`
+	Branch   uint32  `protobuf:"varint,4,opt,name=branch,proto3" json:"branch,omitempty"`
+	// By id, if they were asked for.
+	Scores        []*Score `protobuf:"bytes,5,rep,name=scores,proto3" json:"scores,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Tokens) Reset() {
 	*x = Tokens{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[17]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1410,7 +1742,7 @@ func (x *Tokens) String() string {
 func (*Tokens) ProtoMessage() {}
 
 func (x *Tokens) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[17]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1423,7 +1755,7 @@ func (x *Tokens) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tokens.ProtoReflect.Descriptor instead.
 func (*Tokens) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{17}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Tokens) GetAttempt() uint64 {
@@ -1447,7 +1779,21 @@ func (x *Tokens) GetIds() []int32 {
 	return nil
 }
 
-// Finished is the last reply.
+func (x *Tokens) GetBranch() uint32 {
+	if x != nil {
+		return x.Branch
+	}
+	return 0
+}
+
+func (x *Tokens) GetScores() []*Score {
+	if x != nil {
+		return x.Scores
+	}
+	return nil
+}
+
+// Finished is the last reply about a branch; the stream ends after those of all.
 type Finished struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Reason       v1.FinishReason        `protobuf:"varint,1,opt,name=reason,proto3,enum=berth.ledger.v1.FinishReason" json:"reason,omitempty"`
@@ -1455,13 +1801,14 @@ type Finished struct {
 	OutputTokens uint32                 `protobuf:"varint,3,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
 	// Times that the branch let its pages go and resumed.
 	Preemptions   uint32 `protobuf:"varint,4,opt,name=preemptions,proto3" json:"preemptions,omitempty"`
+	Branch        uint32 `protobuf:"varint,5,opt,name=branch,proto3" json:"branch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Finished) Reset() {
 	*x = Finished{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[18]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1473,7 +1820,7 @@ func (x *Finished) String() string {
 func (*Finished) ProtoMessage() {}
 
 func (x *Finished) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[18]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1486,7 +1833,7 @@ func (x *Finished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finished.ProtoReflect.Descriptor instead.
 func (*Finished) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{18}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Finished) GetReason() v1.FinishReason {
@@ -1517,6 +1864,13 @@ func (x *Finished) GetPreemptions() uint32 {
 	return 0
 }
 
+func (x *Finished) GetBranch() uint32 {
+	if x != nil {
+		return x.Branch
+	}
+	return 0
+}
+
 var File_api_worker_v1_worker_proto protoreflect.FileDescriptor
 
 const file_api_worker_v1_worker_proto_rawDesc = "" +
@@ -1528,7 +1882,7 @@ const file_api_worker_v1_worker_proto_rawDesc = "" +
 	"\theartbeat\x18\x02 \x01(\v2\x1a.berth.worker.v1.HeartbeatH\x00R\theartbeat\x127\n" +
 	"\bproposal\x18\x03 \x01(\v2\x19.berth.ledger.v1.ProposalH\x00R\bproposal\x124\n" +
 	"\x05cache\x18\x04 \x01(\v2\x1c.berth.worker.v1.CacheEventsH\x00R\x05cacheB\x06\n" +
-	"\x04kind\"\xe3\x01\n" +
+	"\x04kind\"\x82\x02\n" +
 	"\tHeartbeat\x12\x18\n" +
 	"\aunready\x18\x01 \x01(\tR\aunready\x12#\n" +
 	"\rcharged_pages\x18\x02 \x01(\x04R\fchargedPages\x12\x1d\n" +
@@ -1538,7 +1892,9 @@ const file_api_worker_v1_worker_proto_rawDesc = "" +
 	"free_pages\x18\x04 \x01(\x04R\tfreePages\x12%\n" +
 	"\x0eoverhead_pages\x18\x05 \x01(\x04R\roverheadPages\x12\x18\n" +
 	"\arunning\x18\x06 \x01(\x04R\arunning\x12\x18\n" +
-	"\awaiting\x18\a \x01(\x04R\awaiting\"t\n" +
+	"\awaiting\x18\a \x01(\x04R\awaiting\x12\x1d\n" +
+	"\n" +
+	"held_pages\x18\b \x01(\x04R\theldPages\"t\n" +
 	"\vCacheEvents\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x14\n" +
 	"\x05reset\x18\x02 \x01(\bR\x05reset\x123\n" +
@@ -1559,19 +1915,24 @@ const file_api_worker_v1_worker_proto_rawDesc = "" +
 	"\x04kind\"]\n" +
 	"\x0eProposalResult\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12/\n" +
-	"\x06result\x18\x02 \x01(\v2\x17.berth.ledger.v1.ResultR\x06result\"\xa4\x01\n" +
+	"\x06result\x18\x02 \x01(\v2\x17.berth.ledger.v1.ResultR\x06result\"\xc5\x01\n" +
 	"\x06Notice\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x122\n" +
-	"\baccounts\x18\x02 \x03(\v2\x16.berth.worker.v1.GrownR\baccounts\x12\x18\n" +
-	"\awaiting\x18\x03 \x03(\x04R\awaiting\x12\x18\n" +
+	"\baccounts\x18\x02 \x03(\v2\x16.berth.worker.v1.GrownR\baccounts\x123\n" +
+	"\awaiting\x18\x06 \x03(\v2\x19.berth.ledger.v1.OrderKeyR\awaiting\x12\x18\n" +
 	"\aorphans\x18\x04 \x03(\x04R\aorphans\x12\x16\n" +
-	"\x06fenced\x18\x05 \x01(\bR\x06fenced\">\n" +
+	"\x06fenced\x18\x05 \x01(\bR\x06fencedJ\x04\b\x03\x10\x04\">\n" +
 	"\x05Grown\x12\x1f\n" +
 	"\vshare_group\x18\x01 \x01(\tR\n" +
 	"shareGroup\x12\x14\n" +
 	"\x05pages\x18\x02 \x01(\x04R\x05pages\"\f\n" +
 	"\n" +
-	"ResetCache\"\r\n" +
+	"ResetCache\"i\n" +
+	"\vStopRequest\x12 \n" +
+	"\vreservation\x18\x01 \x01(\x04R\vreservation\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x16\n" +
+	"\x06branch\x18\x03 \x01(\rR\x06branch\"\v\n" +
+	"\tStopReply\"\r\n" +
 	"\vCardRequest\"\x1f\n" +
 	"\tCardPiece\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"e\n" +
@@ -1593,7 +1954,7 @@ const file_api_worker_v1_worker_proto_rawDesc = "" +
 	"\x10add_space_prefix\x18\v \x01(\bR\x0eaddSpacePrefix\x12\x10\n" +
 	"\x03end\x18\f \x03(\x05R\x03end\x12\x16\n" +
 	"\x06merges\x18\r \x03(\tR\x06merges\x12\x10\n" +
-	"\x03pre\x18\x0e \x01(\tR\x03pre\"\xb9\x03\n" +
+	"\x03pre\x18\x0e \x01(\tR\x03pre\"\xe0\x04\n" +
 	"\x0fGenerateRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12 \n" +
@@ -1613,7 +1974,18 @@ const file_api_worker_v1_worker_proto_rawDesc = "" +
 	"\n" +
 	"min_tokens\x18\v \x01(\rR\tminTokens\x12\x19\n" +
 	"\bstop_ids\x18\f \x03(\x05R\astopIds\x125\n" +
-	"\bsampling\x18\r \x01(\v2\x19.berth.worker.v1.SamplingR\bsampling\"\x8d\x03\n" +
+	"\bsampling\x18\r \x01(\v2\x19.berth.worker.v1.SamplingR\bsampling\x12\x1a\n" +
+	"\bbranches\x18\x0e \x01(\rR\bbranches\x12\x14\n" +
+	"\x05slots\x18\x0f \x01(\rR\x05slots\x122\n" +
+	"\ascoring\x18\x10 \x01(\v2\x18.berth.worker.v1.ScoringR\ascoring\x12?\n" +
+	"\x0eprompt_scoring\x18\x11 \x01(\v2\x18.berth.worker.v1.ScoringR\rpromptScoring\"\x1b\n" +
+	"\aScoring\x12\x10\n" +
+	"\x03top\x18\x01 \x01(\rR\x03top\"q\n" +
+	"\x05Score\x12\x18\n" +
+	"\alogprob\x18\x01 \x01(\x02R\alogprob\x12\x12\n" +
+	"\x04rank\x18\x02 \x01(\rR\x04rank\x12\x17\n" +
+	"\atop_ids\x18\x03 \x03(\x05R\x06topIds\x12!\n" +
+	"\ftop_logprobs\x18\x04 \x03(\x02R\vtopLogprobs\"\x8d\x03\n" +
 	"\bSampling\x12 \n" +
 	"\vtemperature\x18\x01 \x01(\x02R\vtemperature\x12\x13\n" +
 	"\x05top_k\x18\x02 \x01(\x05R\x04topK\x12\x13\n" +
@@ -1627,28 +1999,36 @@ const file_api_worker_v1_worker_proto_rawDesc = "" +
 	"\x04seed\x18\t \x01(\x04R\x04seed\x1a<\n" +
 	"\x0eLogitBiasEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\x05R\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x02R\x05value:\x028\x01\"\xb9\x01\n" +
+	"\x05value\x18\x02 \x01(\x02R\x05value:\x028\x01\"\xff\x01\n" +
 	"\rGenerateReply\x124\n" +
 	"\astarted\x18\x01 \x01(\v2\x18.berth.worker.v1.StartedH\x00R\astarted\x121\n" +
 	"\x06tokens\x18\x02 \x01(\v2\x17.berth.worker.v1.TokensH\x00R\x06tokens\x127\n" +
-	"\bfinished\x18\x03 \x01(\v2\x19.berth.worker.v1.FinishedH\x00R\bfinishedB\x06\n" +
-	"\x04kind\".\n" +
+	"\bfinished\x18\x03 \x01(\v2\x19.berth.worker.v1.FinishedH\x00R\bfinished\x12D\n" +
+	"\rprompt_scores\x18\x04 \x01(\v2\x1d.berth.worker.v1.PromptScoresH\x00R\fpromptScoresB\x06\n" +
+	"\x04kind\"Z\n" +
+	"\fPromptScores\x12\x1a\n" +
+	"\bposition\x18\x01 \x01(\rR\bposition\x12.\n" +
+	"\x06scores\x18\x02 \x03(\v2\x16.berth.worker.v1.ScoreR\x06scores\".\n" +
 	"\aStarted\x12#\n" +
-	"\rcached_tokens\x18\x01 \x01(\rR\fcachedTokens\"P\n" +
+	"\rcached_tokens\x18\x01 \x01(\rR\fcachedTokens\"\x98\x01\n" +
 	"\x06Tokens\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\x04R\aattempt\x12\x1a\n" +
 	"\bposition\x18\x02 \x01(\rR\bposition\x12\x10\n" +
-	"\x03ids\x18\x03 \x03(\x05R\x03ids\"\xad\x01\n" +
+	"\x03ids\x18\x03 \x03(\x05R\x03ids\x12\x16\n" +
+	"\x06branch\x18\x04 \x01(\rR\x06branch\x12.\n" +
+	"\x06scores\x18\x05 \x03(\v2\x16.berth.worker.v1.ScoreR\x06scores\"\xc5\x01\n" +
 	"\bFinished\x125\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x1d.berth.ledger.v1.FinishReasonR\x06reason\x12#\n" +
 	"\rcached_tokens\x18\x02 \x01(\rR\fcachedTokens\x12#\n" +
 	"\routput_tokens\x18\x03 \x01(\rR\foutputTokens\x12 \n" +
-	"\vpreemptions\x18\x04 \x01(\rR\vpreemptions2O\n" +
+	"\vpreemptions\x18\x04 \x01(\rR\vpreemptions\x12\x16\n" +
+	"\x06branch\x18\x05 \x01(\rR\x06branch2O\n" +
 	"\aCluster\x12D\n" +
-	"\x06Attach\x12\x1b.berth.worker.v1.FromWorker\x1a\x19.berth.worker.v1.ToWorker(\x010\x012\x9c\x01\n" +
+	"\x06Attach\x12\x1b.berth.worker.v1.FromWorker\x1a\x19.berth.worker.v1.ToWorker(\x010\x012\xde\x01\n" +
 	"\x06Worker\x12B\n" +
 	"\x04Card\x12\x1c.berth.worker.v1.CardRequest\x1a\x1a.berth.worker.v1.CardPiece0\x01\x12N\n" +
-	"\bGenerate\x12 .berth.worker.v1.GenerateRequest\x1a\x1e.berth.worker.v1.GenerateReply0\x01B0Z.github.com/berthd/berth/api/worker/v1;workerv1b\x06proto3"
+	"\bGenerate\x12 .berth.worker.v1.GenerateRequest\x1a\x1e.berth.worker.v1.GenerateReply0\x01\x12@\n" +
+	"\x04Stop\x12\x1c.berth.worker.v1.StopRequest\x1a\x1a.berth.worker.v1.StopReplyB0Z.github.com/berthd/berth/api/worker/v1;workerv1b\x06proto3"
 
 var (
 	file_api_worker_v1_worker_proto_rawDescOnce sync.Once
@@ -1662,7 +2042,7 @@ func file_api_worker_v1_worker_proto_rawDescGZIP() []byte {
 	return file_api_worker_v1_worker_proto_rawDescData
 }
 
-var file_api_worker_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_api_worker_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_api_worker_v1_worker_proto_goTypes = []any{
 	(*FromWorker)(nil),      // 0: berth.worker.v1.FromWorker
 	(*Heartbeat)(nil),       // 1: berth.worker.v1.Heartbeat
@@ -1673,54 +2053,67 @@ var file_api_worker_v1_worker_proto_goTypes = []any{
 	(*Notice)(nil),          // 6: berth.worker.v1.Notice
 	(*Grown)(nil),           // 7: berth.worker.v1.Grown
 	(*ResetCache)(nil),      // 8: berth.worker.v1.ResetCache
-	(*CardRequest)(nil),     // 9: berth.worker.v1.CardRequest
-	(*CardPiece)(nil),       // 10: berth.worker.v1.CardPiece
-	(*Card)(nil),            // 11: berth.worker.v1.Card
-	(*Tokenizer)(nil),       // 12: berth.worker.v1.Tokenizer
-	(*GenerateRequest)(nil), // 13: berth.worker.v1.GenerateRequest
-	(*Sampling)(nil),        // 14: berth.worker.v1.Sampling
-	(*GenerateReply)(nil),   // 15: berth.worker.v1.GenerateReply
-	(*Started)(nil),         // 16: berth.worker.v1.Started
-	(*Tokens)(nil),          // 17: berth.worker.v1.Tokens
-	(*Finished)(nil),        // 18: berth.worker.v1.Finished
-	nil,                     // 19: berth.worker.v1.Sampling.LogitBiasEntry
-	(*v1.Register)(nil),     // 20: berth.ledger.v1.Register
-	(*v1.Proposal)(nil),     // 21: berth.ledger.v1.Proposal
-	(*v1.Result)(nil),       // 22: berth.ledger.v1.Result
-	(*v1.OrderKey)(nil),     // 23: berth.ledger.v1.OrderKey
-	(v1.FinishReason)(0),    // 24: berth.ledger.v1.FinishReason
+	(*StopRequest)(nil),     // 9: berth.worker.v1.StopRequest
+	(*StopReply)(nil),       // 10: berth.worker.v1.StopReply
+	(*CardRequest)(nil),     // 11: berth.worker.v1.CardRequest
+	(*CardPiece)(nil),       // 12: berth.worker.v1.CardPiece
+	(*Card)(nil),            // 13: berth.worker.v1.Card
+	(*Tokenizer)(nil),       // 14: berth.worker.v1.Tokenizer
+	(*GenerateRequest)(nil), // 15: berth.worker.v1.GenerateRequest
+	(*Scoring)(nil),         // 16: berth.worker.v1.Scoring
+	(*Score)(nil),           // 17: berth.worker.v1.Score
+	(*Sampling)(nil),        // 18: berth.worker.v1.Sampling
+	(*GenerateReply)(nil),   // 19: berth.worker.v1.GenerateReply
+	(*PromptScores)(nil),    // 20: berth.worker.v1.PromptScores
+	(*Started)(nil),         // 21: berth.worker.v1.Started
+	(*Tokens)(nil),          // 22: berth.worker.v1.Tokens
+	(*Finished)(nil),        // 23: berth.worker.v1.Finished
+	nil,                     // 24: berth.worker.v1.Sampling.LogitBiasEntry
+	(*v1.Register)(nil),     // 25: berth.ledger.v1.Register
+	(*v1.Proposal)(nil),     // 26: berth.ledger.v1.Proposal
+	(*v1.Result)(nil),       // 27: berth.ledger.v1.Result
+	(*v1.OrderKey)(nil),     // 28: berth.ledger.v1.OrderKey
+	(v1.FinishReason)(0),    // 29: berth.ledger.v1.FinishReason
 }
 var file_api_worker_v1_worker_proto_depIdxs = []int32{
-	20, // 0: berth.worker.v1.FromWorker.register:type_name -> berth.ledger.v1.Register
+	25, // 0: berth.worker.v1.FromWorker.register:type_name -> berth.ledger.v1.Register
 	1,  // 1: berth.worker.v1.FromWorker.heartbeat:type_name -> berth.worker.v1.Heartbeat
-	21, // 2: berth.worker.v1.FromWorker.proposal:type_name -> berth.ledger.v1.Proposal
+	26, // 2: berth.worker.v1.FromWorker.proposal:type_name -> berth.ledger.v1.Proposal
 	2,  // 3: berth.worker.v1.FromWorker.cache:type_name -> berth.worker.v1.CacheEvents
 	3,  // 4: berth.worker.v1.CacheEvents.blocks:type_name -> berth.worker.v1.BlockEvent
-	22, // 5: berth.worker.v1.ToWorker.registered:type_name -> berth.ledger.v1.Result
+	27, // 5: berth.worker.v1.ToWorker.registered:type_name -> berth.ledger.v1.Result
 	5,  // 6: berth.worker.v1.ToWorker.result:type_name -> berth.worker.v1.ProposalResult
 	6,  // 7: berth.worker.v1.ToWorker.notice:type_name -> berth.worker.v1.Notice
 	8,  // 8: berth.worker.v1.ToWorker.reset_cache:type_name -> berth.worker.v1.ResetCache
-	22, // 9: berth.worker.v1.ProposalResult.result:type_name -> berth.ledger.v1.Result
+	27, // 9: berth.worker.v1.ProposalResult.result:type_name -> berth.ledger.v1.Result
 	7,  // 10: berth.worker.v1.Notice.accounts:type_name -> berth.worker.v1.Grown
-	12, // 11: berth.worker.v1.Card.tokenizer:type_name -> berth.worker.v1.Tokenizer
-	23, // 12: berth.worker.v1.GenerateRequest.key:type_name -> berth.ledger.v1.OrderKey
-	14, // 13: berth.worker.v1.GenerateRequest.sampling:type_name -> berth.worker.v1.Sampling
-	19, // 14: berth.worker.v1.Sampling.logit_bias:type_name -> berth.worker.v1.Sampling.LogitBiasEntry
-	16, // 15: berth.worker.v1.GenerateReply.started:type_name -> berth.worker.v1.Started
-	17, // 16: berth.worker.v1.GenerateReply.tokens:type_name -> berth.worker.v1.Tokens
-	18, // 17: berth.worker.v1.GenerateReply.finished:type_name -> berth.worker.v1.Finished
-	24, // 18: berth.worker.v1.Finished.reason:type_name -> berth.ledger.v1.FinishReason
-	0,  // 19: berth.worker.v1.Cluster.Attach:input_type -> berth.worker.v1.FromWorker
-	9,  // 20: berth.worker.v1.Worker.Card:input_type -> berth.worker.v1.CardRequest
-	13, // 21: berth.worker.v1.Worker.Generate:input_type -> berth.worker.v1.GenerateRequest
-	4,  // 22: berth.worker.v1.Cluster.Attach:output_type -> berth.worker.v1.ToWorker
-	10, // 23: berth.worker.v1.Worker.Card:output_type -> berth.worker.v1.CardPiece
-	15, // 24: berth.worker.v1.Worker.Generate:output_type -> berth.worker.v1.GenerateReply
-	22, // [22:25] is the sub-list for method output_type
-	19, // [19:22] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	28, // 11: berth.worker.v1.Notice.waiting:type_name -> berth.ledger.v1.OrderKey
+	14, // 12: berth.worker.v1.Card.tokenizer:type_name -> berth.worker.v1.Tokenizer
+	28, // 13: berth.worker.v1.GenerateRequest.key:type_name -> berth.ledger.v1.OrderKey
+	18, // 14: berth.worker.v1.GenerateRequest.sampling:type_name -> berth.worker.v1.Sampling
+	16, // 15: berth.worker.v1.GenerateRequest.scoring:type_name -> berth.worker.v1.Scoring
+	16, // 16: berth.worker.v1.GenerateRequest.prompt_scoring:type_name -> berth.worker.v1.Scoring
+	24, // 17: berth.worker.v1.Sampling.logit_bias:type_name -> berth.worker.v1.Sampling.LogitBiasEntry
+	21, // 18: berth.worker.v1.GenerateReply.started:type_name -> berth.worker.v1.Started
+	22, // 19: berth.worker.v1.GenerateReply.tokens:type_name -> berth.worker.v1.Tokens
+	23, // 20: berth.worker.v1.GenerateReply.finished:type_name -> berth.worker.v1.Finished
+	20, // 21: berth.worker.v1.GenerateReply.prompt_scores:type_name -> berth.worker.v1.PromptScores
+	17, // 22: berth.worker.v1.PromptScores.scores:type_name -> berth.worker.v1.Score
+	17, // 23: berth.worker.v1.Tokens.scores:type_name -> berth.worker.v1.Score
+	29, // 24: berth.worker.v1.Finished.reason:type_name -> berth.ledger.v1.FinishReason
+	0,  // 25: berth.worker.v1.Cluster.Attach:input_type -> berth.worker.v1.FromWorker
+	11, // 26: berth.worker.v1.Worker.Card:input_type -> berth.worker.v1.CardRequest
+	15, // 27: berth.worker.v1.Worker.Generate:input_type -> berth.worker.v1.GenerateRequest
+	9,  // 28: berth.worker.v1.Worker.Stop:input_type -> berth.worker.v1.StopRequest
+	4,  // 29: berth.worker.v1.Cluster.Attach:output_type -> berth.worker.v1.ToWorker
+	12, // 30: berth.worker.v1.Worker.Card:output_type -> berth.worker.v1.CardPiece
+	19, // 31: berth.worker.v1.Worker.Generate:output_type -> berth.worker.v1.GenerateReply
+	10, // 32: berth.worker.v1.Worker.Stop:output_type -> berth.worker.v1.StopReply
+	29, // [29:33] is the sub-list for method output_type
+	25, // [25:29] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_api_worker_v1_worker_proto_init() }
@@ -1740,10 +2133,11 @@ func file_api_worker_v1_worker_proto_init() {
 		(*ToWorker_Notice)(nil),
 		(*ToWorker_ResetCache)(nil),
 	}
-	file_api_worker_v1_worker_proto_msgTypes[15].OneofWrappers = []any{
+	file_api_worker_v1_worker_proto_msgTypes[19].OneofWrappers = []any{
 		(*GenerateReply_Started)(nil),
 		(*GenerateReply_Tokens)(nil),
 		(*GenerateReply_Finished)(nil),
+		(*GenerateReply_PromptScores)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1751,7 +2145,7 @@ func file_api_worker_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_worker_v1_worker_proto_rawDesc), len(file_api_worker_v1_worker_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

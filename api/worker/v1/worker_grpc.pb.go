@@ -127,6 +127,7 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 const (
 	Worker_Card_FullMethodName     = "/berth.worker.v1.Worker/Card"
 	Worker_Generate_FullMethodName = "/berth.worker.v1.Worker/Generate"
+	Worker_Stop_FullMethodName     = "/berth.worker.v1.Worker/Stop"
 )
 
 // WorkerClient is the client API for Worker service.
@@ -139,6 +140,8 @@ type WorkerClient interface {
 	Card(ctx context.Context, in *CardRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CardPiece], error)
 	// Generate runs a reserved request and streams its tokens. Cancelling the call cancels the request.
 	Generate(ctx context.Context, in *GenerateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GenerateReply], error)
+	// Stop ends one branch of a request, of which no more is wanted; the others go on. A branch that has ended is no fault.
+	Stop(ctx context.Context, in *StopRequest, opts ...grpc.CallOption) (*StopReply, error)
 }
 
 type workerClient struct {
@@ -187,6 +190,16 @@ func (c *workerClient) Generate(ctx context.Context, in *GenerateRequest, opts .
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Worker_GenerateClient = grpc.ServerStreamingClient[GenerateReply]
 
+func (c *workerClient) Stop(ctx context.Context, in *StopRequest, opts ...grpc.CallOption) (*StopReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StopReply)
+	err := c.cc.Invoke(ctx, Worker_Stop_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // WorkerServer is the server API for Worker service.
 // All implementations must embed UnimplementedWorkerServer
 // for forward compatibility.
@@ -197,6 +210,8 @@ type WorkerServer interface {
 	Card(*CardRequest, grpc.ServerStreamingServer[CardPiece]) error
 	// Generate runs a reserved request and streams its tokens. Cancelling the call cancels the request.
 	Generate(*GenerateRequest, grpc.ServerStreamingServer[GenerateReply]) error
+	// Stop ends one branch of a request, of which no more is wanted; the others go on. A branch that has ended is no fault.
+	Stop(context.Context, *StopRequest) (*StopReply, error)
 	mustEmbedUnimplementedWorkerServer()
 }
 
@@ -212,6 +227,9 @@ func (UnimplementedWorkerServer) Card(*CardRequest, grpc.ServerStreamingServer[C
 }
 func (UnimplementedWorkerServer) Generate(*GenerateRequest, grpc.ServerStreamingServer[GenerateReply]) error {
 	return status.Error(codes.Unimplemented, "method Generate not implemented")
+}
+func (UnimplementedWorkerServer) Stop(context.Context, *StopRequest) (*StopReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Stop not implemented")
 }
 func (UnimplementedWorkerServer) mustEmbedUnimplementedWorkerServer() {}
 func (UnimplementedWorkerServer) testEmbeddedByValue()                {}
@@ -256,13 +274,36 @@ func _Worker_Generate_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Worker_GenerateServer = grpc.ServerStreamingServer[GenerateReply]
 
+func _Worker_Stop_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StopRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkerServer).Stop(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Worker_Stop_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkerServer).Stop(ctx, req.(*StopRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Worker_ServiceDesc is the grpc.ServiceDesc for Worker service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
 var Worker_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "berth.worker.v1.Worker",
 	HandlerType: (*WorkerServer)(nil),
-	Methods:     []grpc.MethodDesc{},
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Stop",
+			Handler:    _Worker_Stop_Handler,
+		},
+	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "Card",
