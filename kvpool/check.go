@@ -34,7 +34,14 @@ func (p *Pool) Check() error {
 	if grants > len(p.pages) {
 		fault("K3: grants of %d pages of %d", grants, len(p.pages))
 	}
+	held := 0
+	for _, n := range holders {
+		held += int(n)
+	}
 	c := p.Counts()
+	if held != c.Held {
+		fault("K2: branches hold %d pages, kept as %d", held, c.Held)
+	}
 	if spare := grants - c.Charged - c.Overhead; c.Free+c.Idle < spare {
 		fault("K3: %d free and %d idle pages, but accounts may still take %d", c.Free, c.Idle, spare)
 	}

@@ -75,6 +75,20 @@ func (g Geometry) Demand(tokens int) Need {
 	return Need{Pages: pages, Slots: 1}
 }
 
+// Fork is the room of one more branch beside one that has the same prompt and is as long: the prompt's whole blocks are
+// shared in every full group, and in a window as long as no branch has left any behind.
+func (g Geometry) Fork(prompt, tokens int) Need {
+	shared, blocks, pages := (prompt-1)/g.BlockSize, g.Blocks(tokens), 0
+	for _, lg := range g.Groups {
+		if most := g.groupCap(lg); blocks > most {
+			pages += most
+		} else {
+			pages += blocks - shared
+		}
+	}
+	return Need{Pages: pages, Slots: 1}
+}
+
 // groupCap is the most pages that a branch holds in a group between steps: every block for full attention, and for a
 // window those that W positions and the steps in flight can touch.
 func (g Geometry) groupCap(lg Group) int {

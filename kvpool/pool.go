@@ -27,6 +27,7 @@ type Pool struct {
 	letGoes  uint64      // times that a page went to limbo
 	begun    uint64      // newest step that began
 	retired  uint64      // newest step that retired
+	held     int         // Σ holders of pages
 	events   []Event
 }
 
@@ -127,12 +128,13 @@ func (p *Pool) Charged(a AccountID) int { return p.accounts[a].charged }
 // Grant is how many pages a may hold.
 func (p *Pool) Grant(a AccountID) int { return p.accounts[a].grant }
 
-// Counts is where the pool's pages are. Charged leaves the overhead out; the four add up to Total.
-type Counts struct{ Total, Free, Idle, Charged, Overhead int }
+// Counts is where the pool's pages are. Charged leaves the overhead out; it, Free, Idle and Overhead add up to Total.
+// Held counts a page for each branch that holds it: what it is above what is charged, sharing saves.
+type Counts struct{ Total, Free, Idle, Charged, Overhead, Held int }
 
 // Counts is the pool's state in numbers.
 func (p *Pool) Counts() Counts {
-	c := Counts{Total: len(p.pages), Free: len(p.free), Idle: p.idle.len, Overhead: p.accounts[Overhead].charged}
+	c := Counts{Total: len(p.pages), Free: len(p.free), Idle: p.idle.len, Overhead: p.accounts[Overhead].charged, Held: p.held}
 	c.Charged = c.Total - c.Free - c.Idle - c.Overhead
 	return c
 }
@@ -174,6 +176,7 @@ func (p *Pool) hold(id PageID, a AccountID, core bool) {
 	}
 	pg.where = inUse // an entry of the page in limbo is stale now, and skipped
 	pg.holders++
+	p.held++
 	if core {
 		pg.core++
 		p.charge(id, a)
@@ -196,6 +199,7 @@ func (p *Pool) uncore(id PageID) {
 func (p *Pool) drop(id PageID, core bool) {
 	pg := &p.pages[id]
 	pg.holders--
+	p.held--
 	if core {
 		pg.core--
 	}
