@@ -8,7 +8,7 @@
 // Numerics: Σ_i stays within 16 bits (2 lanes of 16 · 15 · 127 < 2^15): exact. Then one multiply and two fmas a
 //           sub-block, sub-blocks ascending.
 // Bytes:    0.594 a weight; activations 1.375 an element.
-#include "matmul.h"
+#include "wide.h"
 
 #define GROUP_BYTES(cols) ((size_t)(cols) / 256 * sizeof(q4_k_group))
 
@@ -60,7 +60,44 @@ INLINE void tile(const int G, const int M, const char *w, size_t size, const cha
 		UNROLL for (int m = 0; m < M; m++) _mm256_storeu_ps(out + m * ld + g * 8, _mm256_load_ps(f[g][m]));
 }
 
-MATMUL(matmul_q4_k, tile, GROUP_BYTES, 4, 2, 2, 1)
+static matmul narrow;
+MATMUL(narrow, tile, GROUP_BYTES, 4, 2, 2, 1)
+
+INLINE void unpack(const char *w, int lo, int hi, plain_block *out) {
+	const __m256i low4 = _mm256_set1_epi8(15);
+	for (; lo < hi; lo++, out++) {
+		const q4_k_group *wb = (const q4_k_group *)w + lo / 8;
+		const int j = lo % 8;
+		UNROLL for (int c = 0; c < 8; c++) {
+			const __m256i q = _mm256_loadu_si256((const __m256i *)wb->q[j / 2][c]);
+			_mm256_storeu_si256((__m256i *)out->q[c], _mm256_and_si256(j % 2 ? _mm256_srli_epi16(q, 4) : q, low4));
+		}
+		_mm256_storeu_ps(out->d, _mm256_mul_ps(halves(wb->d), bytes8(wb->scale[j])));
+		_mm256_storeu_ps(out->m, _mm256_mul_ps(halves(wb->dmin), bytes8(wb->min[j])));
+	}
+}
+
+INLINE void wide(const int G, const int M, const plain_block (*slab)[SLAB], int blocks, const char *a, size_t stride,
+	sums *sum) {
+	const __m256i one = _mm256_set1_epi16(1);
+	const act_i8 *x[WIDE_M];
+	UNROLL for (int m = 0; m < M; m++) x[m] = (const act_i8 *)(a + m * stride);
+	for (int b = 0; b < blocks; b++) {
+		__m256i t[2][WIDE_M];
+		FOURS(0, 8)
+		UNROLL for (int m = 0; m < M; m++) {
+			const __m256 d = _mm256_broadcast_ss(&x[m][b].d), dsum = _mm256_broadcast_ss(&x[m][b].dsum);
+			UNROLL for (int g = 0; g < G; g++) {
+				const __m256 v = _mm256_cvtepi32_ps(_mm256_madd_epi16(t[g][m], one));
+				const __m256 k = _mm256_mul_ps(_mm256_loadu_ps(slab[g][b].d), d);
+				const __m256 s = _mm256_fmadd_ps(k, v, _mm256_loadu_ps(sum[m][g]));
+				_mm256_storeu_ps(sum[m][g], _mm256_fnmadd_ps(_mm256_loadu_ps(slab[g][b].m), dsum, s));
+			}
+		}
+	}
+}
+
+WIDE(matmul_q4_k, narrow, unpack, wide, emit, act_i8, GROUP_BYTES)
 
 typedef struct { uint16_t d, dmin; uint8_t packed[12], q[128]; } __attribute__((packed)) block;
 

@@ -9,7 +9,7 @@
 // Numerics: four fours of products stay within 16 bits (16 · 31 · 127 / 2 lanes < 2^15), so the sum is exact; Σ q_a
 //           comes with the activations. Then one multiply and one fma a block, blocks ascending.
 // Bytes:    0.6875 a weight; activations 1.375 an element.
-#include "matmul.h"
+#include "wide.h"
 
 #define GROUP_BYTES(cols) ((size_t)(cols) / 32 * sizeof(q5_0_group))
 
@@ -54,7 +54,43 @@ INLINE void tile(const int G, const int M, const char *w, size_t size, const cha
 		UNROLL for (int m = 0; m < M; m++) _mm256_storeu_ps(out + m * ld + g * 8, _mm256_load_ps(f[g][m]));
 }
 
-MATMUL(matmul_q5_0, tile, GROUP_BYTES, 8, 4, 2, 1)
+static matmul narrow;
+MATMUL(narrow, tile, GROUP_BYTES, 8, 4, 2, 1)
+
+INLINE void unpack(const char *w, int lo, int hi, plain_block *out) {
+	for (const q5_0_group *wb = (const q5_0_group *)w + lo; lo < hi; lo++, wb++, out++) {
+		const __m256i high = _mm256_loadu_si256((const __m256i *)wb->high);
+		UNROLL for (int c = 0; c < 8; c++) _mm256_storeu_si256((__m256i *)out->q[c], codes5(wb->q[c & 3], high, c));
+		_mm256_storeu_ps(out->d, halves(wb->d));
+	}
+}
+
+INLINE void wide(const int G, const int M, const plain_block (*slab)[SLAB], int blocks, const char *a, size_t stride,
+	sums *sum) {
+	const __m256i one = _mm256_set1_epi16(1), offset = _mm256_set1_epi16(-16);
+	__m256i s[WIDE_M][2];
+	const act_i8 *x[WIDE_M];
+	UNROLL for (int m = 0; m < M; m++) x[m] = (const act_i8 *)(a + m * stride);
+	for (int b = 0; b < blocks; b++) {
+		__m256i t[2][WIDE_M];
+		FOURS(0, 4)
+		UNROLL for (int m = 0; m < M; m++) {
+			const __m256i o = _mm256_madd_epi16(four(x[m][b].sum), offset);
+			UNROLL for (int g = 0; g < G; g++) s[m][g] = _mm256_add_epi32(_mm256_madd_epi16(t[g][m], one), o);
+		}
+		FOURS(4, 4)
+		UNROLL for (int m = 0; m < M; m++) {
+			const __m256 d = _mm256_set1_ps(x[m][b].d);
+			UNROLL for (int g = 0; g < G; g++) {
+				const __m256 v = _mm256_cvtepi32_ps(_mm256_add_epi32(_mm256_madd_epi16(t[g][m], one), s[m][g]));
+				const __m256 k = _mm256_mul_ps(d, _mm256_loadu_ps(slab[g][b].d));
+				_mm256_storeu_ps(sum[m][g], _mm256_fmadd_ps(k, v, _mm256_loadu_ps(sum[m][g])));
+			}
+		}
+	}
+}
+
+WIDE(matmul_q5_0, narrow, unpack, wide, emit, act_i8, GROUP_BYTES)
 
 typedef struct { uint16_t d; uint8_t high[4]; uint8_t q[16]; } __attribute__((packed)) block;
 

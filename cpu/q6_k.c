@@ -29,43 +29,51 @@ INLINE void tile(const int G, const int M, const char *w, size_t size, const cha
 	}
 	const size_t ahead = AHEAD(G, size);
 	for (int b = 0; b < cols / 256; b++) {
+		const q6_k_group *wb[4];
+		__m256 d[4];
 		UNROLL for (int g = 0; g < G; g++) {
-			const q6_k_group *wb = (const q6_k_group *)(w + g * size) + b;
-			const __m256 d = halves(wb->d);
-			for (int j = 0; j < 8; j++) {
-				const __m256i s0 = pairs(wb->scale[2 * j]), s1 = pairs(wb->scale[2 * j + 1]);
+			wb[g] = (const q6_k_group *)(w + g * size) + b;
+			d[g] = halves(wb[g]->d);
+		}
+		for (int j = 0; j < 8; j++) {
+			const act_i8 *y[4];
+			__m256i s[4][2], sum[4][4];
+			UNROLL for (int m = 0; m < M; m++) y[m] = x[m] + b * 8 + j;
+			UNROLL for (int g = 0; g < G; g++) {
+				s[g][0] = pairs(wb[g]->scale[2 * j]), s[g][1] = pairs(wb[g]->scale[2 * j + 1]);
 				// One 32-bit lane is a row: the scale of the first half below that of the second, both times 32.
-				const __m256i offset = _mm256_slli_epi16(_mm256_blend_epi16(s0, s1, 0xaa), 5);
-				const act_i8 *y[4];
-				ASK(wb->q[j * 8], 8 * sizeof wb->q[0], ahead);
-				__m256i sum[4];
-				UNROLL for (int m = 0; m < M; m++) {
-					y[m] = x[m] + b * 8 + j;
-					sum[m] = _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_madd_epi16(offset, four(y[m]->sum)));
+				const __m256i offset = _mm256_slli_epi16(_mm256_blend_epi16(s[g][0], s[g][1], 0xaa), 5);
+				ASK(wb[g]->q[j * 8], 8 * sizeof wb[g]->q[0], ahead);
+				UNROLL for (int m = 0; m < M; m++)
+					sum[g][m] = _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_madd_epi16(offset, four(y[m]->sum)));
+			}
+			UNROLL for (int h = 0; h < 4; h++) {
+				__m256i q0[4], q1[4];
+				UNROLL for (int g = 0; g < G; g++) {
+					q0[g] = _mm256_loadu_si256((const __m256i *)wb[g]->q[j * 8 + h * 2]);
+					q1[g] = _mm256_loadu_si256((const __m256i *)wb[g]->q[j * 8 + h * 2 + 1]);
 				}
-				UNROLL for (int h = 0; h < 4; h++) {
-					const __m256i q0 = _mm256_loadu_si256((const __m256i *)wb->q[j * 8 + h * 2]);
-					const __m256i q1 = _mm256_loadu_si256((const __m256i *)wb->q[j * 8 + h * 2 + 1]);
-					UNROLL for (int m = 0; m < M; m++) {
-						const int8_t *q = y[m]->q + h * 8;
-						const __m256i t0 = _mm256_maddubs_epi16(q0, four(q)), t1 = _mm256_maddubs_epi16(q1, four(q + 4));
-						const __m256i t = _mm256_add_epi16(t0, t1);
-						sum[m] = _mm256_add_epi32(sum[m], _mm256_madd_epi16(t, h < 2 ? s0 : s1));
-						KEEP(sum[m]);
+				UNROLL for (int m = 0; m < M; m++) {
+					const __m256i a0 = four(y[m]->q + h * 8), a1 = four(y[m]->q + h * 8 + 4);
+					UNROLL for (int g = 0; g < G; g++) {
+						const __m256i t = _mm256_add_epi16(_mm256_maddubs_epi16(q0[g], a0), _mm256_maddubs_epi16(q1[g], a1));
+						sum[g][m] = _mm256_add_epi32(sum[g][m], _mm256_madd_epi16(t, s[g][h / 2]));
+						KEEP(sum[g][m]);
 					}
 				}
-				UNROLL for (int m = 0; m < M; m++) {
-					const __m256 k = _mm256_mul_ps(d, _mm256_broadcast_ss(&y[m]->d));
-					f[g][m] = _mm256_fmadd_ps(k, _mm256_cvtepi32_ps(sum[m]), f[g][m]);
-				}
 			}
+			UNROLL for (int g = 0; g < G; g++)
+				UNROLL for (int m = 0; m < M; m++) {
+					const __m256 k = _mm256_mul_ps(d[g], _mm256_broadcast_ss(&y[m]->d));
+					f[g][m] = _mm256_fmadd_ps(k, _mm256_cvtepi32_ps(sum[g][m]), f[g][m]);
+				}
 		}
 	}
 	UNROLL for (int g = 0; g < G; g++)
 		UNROLL for (int m = 0; m < M; m++) _mm256_storeu_ps(out + m * ld + g * 8, f[g][m]);
 }
 
-MATMUL(matmul_q6_k, tile, GROUP_BYTES, 4, 2, 2, 1)
+MATMUL(matmul_q6_k, tile, GROUP_BYTES, 3, 2, 2, 2)
 
 typedef struct { uint8_t low[128], high[64]; int8_t scale[16]; uint16_t d; } __attribute__((packed)) block;
 

@@ -21,28 +21,35 @@ INLINE void tile(const int G, const int M, const char *w, size_t size, const cha
 	}
 	const size_t ahead = AHEAD(G, size);
 	for (int b = 0; b < cols / 32; b++) {
+		const q8_0_group *wb[4];
+		__m256i s[4][6];
 		UNROLL for (int g = 0; g < G; g++) {
-			const q8_0_group *wb = (const q8_0_group *)(w + g * size) + b;
-			__m256i s[6];
-			ASK(wb, sizeof *wb, ahead);
-			UNROLL for (int m = 0; m < M; m++) s[m] = _mm256_setzero_si256();
-			UNROLL for (int c = 0; c < 16; c++) {
-				const __m256i q = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)wb->q[c]));
-				UNROLL for (int m = 0; m < M; m++) {
-					s[m] = _mm256_add_epi32(s[m], _mm256_madd_epi16(q, four(x[m][b].q + 2 * c)));
-					KEEP(s[m]);
+			wb[g] = (const q8_0_group *)(w + g * size) + b;
+			ASK(wb[g], sizeof *wb[g], ahead);
+		}
+		UNROLL for (int c = 0; c < 16; c++) {
+			__m256i q[4];
+			UNROLL for (int g = 0; g < G; g++) q[g] = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)wb[g]->q[c]));
+			UNROLL for (int m = 0; m < M; m++) {
+				const __m256i y = four(x[m][b].q + 2 * c);
+				UNROLL for (int g = 0; g < G; g++) {
+					const __m256i v = _mm256_madd_epi16(q[g], y);
+					s[g][m] = c ? _mm256_add_epi32(s[g][m], v) : v;
+					KEEP(s[g][m]);
 				}
 			}
-			const __m256 d = halves(wb->d);
+		}
+		UNROLL for (int g = 0; g < G; g++) {
+			const __m256 d = halves(wb[g]->d);
 			UNROLL for (int m = 0; m < M; m++)
-				f[g][m] = _mm256_fmadd_ps(_mm256_mul_ps(_mm256_set1_ps(x[m][b].d), d), _mm256_cvtepi32_ps(s[m]), f[g][m]);
+				f[g][m] = _mm256_fmadd_ps(_mm256_mul_ps(_mm256_set1_ps(x[m][b].d), d), _mm256_cvtepi32_ps(s[g][m]), f[g][m]);
 		}
 	}
 	UNROLL for (int g = 0; g < G; g++)
 		UNROLL for (int m = 0; m < M; m++) _mm256_storeu_ps(out + m * ld + g * 8, f[g][m]);
 }
 
-MATMUL(matmul_q8_0, tile, GROUP_BYTES, 6, 4, 2, 1)
+MATMUL(matmul_q8_0, tile, GROUP_BYTES, 5, 4, 2, 2)
 
 typedef struct { uint16_t d; int8_t q[32]; } __attribute__((packed)) block;
 

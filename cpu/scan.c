@@ -16,7 +16,7 @@
 // Bytes:    0.719 a weight, then 8.5 a column for each group of rows that is left: less than 1 % of them in English text. A
 //           fifth bit costs the scan 21 %, and leaves a twentieth of the groups that four bits leave.
 #define OUT_A_GROUP 1
-#include "matmul.h"
+#include "wide.h"
 
 #define GROUP_BYTES(cols) ((size_t)(cols) / 32 * sizeof(scan_group))
 
@@ -67,7 +67,46 @@ INLINE void tile(const int G, const int M, const char *w, size_t size, const cha
 		UNROLL for (int m = 0; m < M; m++) out[m * ld + g] = top(_mm256_load_ps(f[g][m]));
 }
 
-MATMUL(scan_q8_0, tile, GROUP_BYTES, 8, 4, 2, 1)
+static matmul narrow;
+MATMUL(narrow, tile, GROUP_BYTES, 8, 4, 2, 1)
+
+INLINE void unpack(const char *w, int lo, int hi, plain_block *out) {
+	for (const scan_group *wb = (const scan_group *)w + lo; lo < hi; lo++, wb++, out++) {
+		const __m256i high = _mm256_loadu_si256((const __m256i *)wb->high);
+		UNROLL for (int c = 0; c < 8; c++) _mm256_storeu_si256((__m256i *)out->q[c], codes5(wb->q[c & 3], high, c));
+		_mm256_storeu_ps(out->d, halves(wb->d));
+		_mm256_storeu_ps(out->m, bytes8(wb->rest));
+	}
+}
+
+INLINE void wide(const int G, const int M, const plain_block (*slab)[SLAB], int blocks, const char *a, size_t stride,
+	sums *sum) {
+	const __m256i one = _mm256_set1_epi16(1);
+	__m256i s[WIDE_M][2];
+	const act_scan *x[WIDE_M];
+	UNROLL for (int m = 0; m < M; m++) x[m] = (const act_scan *)(a + m * stride);
+	for (int b = 0; b < blocks; b++) {
+		__m256i t[2][WIDE_M];
+		FOURS(0, 4)
+		UNROLL for (int m = 0; m < M; m++)
+			UNROLL for (int g = 0; g < G; g++) s[m][g] = _mm256_madd_epi16(t[g][m], one);
+		FOURS(4, 4)
+		UNROLL for (int m = 0; m < M; m++) {
+			const act_scan *y = &x[m][b];
+			const __m256 n = _mm256_broadcast_ss(&y->n), c = _mm256_broadcast_ss(&y->c), k = _mm256_broadcast_ss(&y->k);
+			UNROLL for (int g = 0; g < G; g++) {
+				const __m256 e = _mm256_fmadd_ps(_mm256_loadu_ps(slab[g][b].m), n, c);
+				const __m256 v = _mm256_cvtepi32_ps(_mm256_add_epi32(_mm256_madd_epi16(t[g][m], one), s[m][g]));
+				const __m256 z = _mm256_fmadd_ps(v, k, e);
+				_mm256_storeu_ps(sum[m][g], _mm256_fmadd_ps(_mm256_loadu_ps(slab[g][b].d), z, _mm256_loadu_ps(sum[m][g])));
+			}
+		}
+	}
+}
+
+INLINE void highest(float *out, const float *sum) { *out = top(_mm256_loadu_ps(sum)); }
+
+WIDE(scan_q8_0, narrow, unpack, wide, highest, act_scan, GROUP_BYTES)
 
 // pack_scan_q8_0 writes the scan's group of a packed one; it gives the largest Σ q² of a block.
 KERNEL int pack_scan_q8_0(const void *group, void *out, int cols) {
