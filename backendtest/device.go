@@ -20,12 +20,14 @@ type Shape struct {
 	Pages          int
 	MaxBatchTokens int
 	MaxRows        int
-	Threads        int    // 0: the device's own choice; devices without threads ignore it
+	Threads        int    // of all ranks together; 0: the device's own choice; devices without threads ignore it
+	Ranks          int    // tensor-parallel ranks; 0: one
 	KV             string // "f16" or "f32"
 	Exact          bool   // weights and activations in f32
 }
 
 // Opener builds a device for a model; m may be closed when it returned. It fails or skips t when it can't.
+// A model that is too small for the ranks is a skip (*model.ShareError).
 type Opener func(t testing.TB, m *model.Model, s Shape) Device
 
 // Run runs the whole suite.

@@ -24,10 +24,12 @@ func runInvariance(t *testing.T, open Opener) {
 		{"gemma3/model-q8_0.gguf", Shape{KV: "f16"}},
 		{"qwen2/model-q8_0.gguf", Shape{KV: "f16"}}, // biases
 	} {
-		t.Run(fmt.Sprintf("%s/exact=%v/%s", c.file, c.shape.Exact, c.shape.KV), func(t *testing.T) {
-			m := openModel(t, filepath.Join(goldenDir, "tiny", c.file))
-			checkInvariance(t, open, m, c.shape, 150)
-		})
+		for _, c.shape.Ranks = range []int{1, 2} {
+			t.Run(fmt.Sprintf("%s/exact=%v/%s/tp%d", c.file, c.shape.Exact, c.shape.KV, c.shape.Ranks), func(t *testing.T) {
+				m := openModel(t, filepath.Join(goldenDir, "tiny", c.file))
+				checkInvariance(t, open, m, c.shape, 150)
+			})
+		}
 	}
 }
 

@@ -46,6 +46,25 @@ func runReal(t *testing.T, open Opener) {
 		t.Run("prompts", func(t *testing.T) { checkPrompts(t, b, fastLogit, fastMargin, clearMargin) })
 		t.Run("perplexity", func(t *testing.T) { checkPerplexity(t, b, fastPPL) })
 	})
+	for _, ranks := range []int{2, 4} { // 4 query heads on 1 key head
+		fast.Ranks, exact.Ranks = ranks, ranks
+		t.Run(fmt.Sprintf("fast/tp%d", ranks), func(t *testing.T) {
+			b := newBench(t, open, RealModel(t), fast)
+			t.Run("prompts", func(t *testing.T) { checkPrompts(t, b, fastLogit, fastMargin, clearMargin) })
+			t.Run("perplexity", func(t *testing.T) { checkPerplexity(t, b, fastPPL) })
+		})
+		if ranks > 2 && !soak {
+			break
+		}
+		t.Run(fmt.Sprintf("exact/tp%d", ranks), func(t *testing.T) {
+			b := newBench(t, open, RealModel(t), exact)
+			t.Run("prompts", func(t *testing.T) { checkPrompts(t, b, exactLogit, 0, exactMargin) })
+			t.Run("perplexity", func(t *testing.T) { checkPerplexity(t, b, exactPPL) })
+		})
+	}
+	fast.Ranks = 2
+	t.Run("invariance/tp2", func(t *testing.T) { checkRealInvariance(t, open, RealModel(t), fast) })
+	fast.Ranks = 1
 	t.Run("invariance", func(t *testing.T) { checkRealInvariance(t, open, RealModel(t), fast) })
 }
 

@@ -14,6 +14,10 @@ const (
 	tinyClose     = 0.1  // B2 on a Q8_0 file
 )
 
+// rankCounts are the sizes of tensor-parallel groups that small models run on. The small models have 4 or 6 query heads and
+// 1 or 2 key heads: with 4 ranks, some share a key head, and parts are uneven.
+var rankCounts = []int{1, 2, 4}
+
 // RunTiny holds the small random models to golden.json, and folders to the GGUF files of their weights. Windows are
 // 32, so that most prompts cross them. No file stands for the folder of a model.
 func RunTiny(t *testing.T, open Opener) {
@@ -41,20 +45,26 @@ func RunTiny(t *testing.T, open Opener) {
 		{"qwen3", "model-q8_0.gguf", "golden_q8_0", Shape{Exact: true, KV: "f32"}, tinyTolerance},
 		{"qwen3", "model-q8_0.gguf", "golden_q8_0", Shape{KV: "f16"}, tinyClose},
 	} {
-		t.Run(fmt.Sprintf("%s/%s/exact=%v", c.name, c.file, c.shape.Exact), func(t *testing.T) {
-			checkTiny(t, open, filepath.Join("tiny", c.name), c.file, c.golden, c.shape, c.tolerance)
-		})
+		for _, c.shape.Ranks = range rankCounts {
+			t.Run(fmt.Sprintf("%s/%s/exact=%v/tp%d", c.name, c.file, c.shape.Exact, c.shape.Ranks), func(t *testing.T) {
+				checkTiny(t, open, filepath.Join("tiny", c.name), c.file, c.golden, c.shape, c.tolerance)
+			})
+		}
 	}
 	for name, file := range map[string]string{
 		"gemma3": "model-bf16.gguf", "llama": "model-f16.gguf",
 	} {
-		t.Run(name+"/folder", func(t *testing.T) { checkFolder(t, open, filepath.Join("tiny", name), file) })
+		for _, ranks := range rankCounts[:2] {
+			t.Run(fmt.Sprintf("%s/folder/tp%d", name, ranks), func(t *testing.T) {
+				checkFolder(t, open, filepath.Join("tiny", name), file, ranks)
+			})
+		}
 	}
 }
 
 // checkFolder is B5: on the f32 path a folder and the GGUF file of its weights give the same bits.
-func checkFolder(t *testing.T, open Opener, dir, file string) {
-	s := Shape{Exact: true, KV: "f32", BlockSize: 16, Pages: 256, MaxBatchTokens: 512, MaxRows: 8}
+func checkFolder(t *testing.T, open Opener, dir, file string, ranks int) {
+	s := Shape{Ranks: ranks, Exact: true, KV: "f32", BlockSize: 16, Pages: 256, MaxBatchTokens: 512, MaxRows: 8}
 	var logits [2][]float32
 	vocab := 0
 	for i, path := range []string{file, ""} {

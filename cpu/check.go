@@ -72,7 +72,7 @@ func (d *Device) checkSampling(s *model.Sampling) error {
 
 // checkPages looks at every page that the row's attention reads or writes.
 func (d *Device) checkPages(row *model.Row) error {
-	groups := d.pages.layout.Groups
+	groups := d.engine.layout.Groups
 	if len(row.Pages) != len(groups) {
 		return fmt.Errorf("pages for %d layer groups: want %d", len(row.Pages), len(groups))
 	}

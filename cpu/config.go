@@ -5,9 +5,13 @@ import (
 	"fmt"
 )
 
+// maxRanks is more than any machine has use for.
+const maxRanks = 64
+
 // Config says how a device is built. Every buffer that it implies is allocated by Open and none later.
 type Config struct {
-	Threads        int    // threads that compute, the device's own included; 0: one for each processor
+	Threads        int    // threads that compute, of all ranks together, the device's own included; 0: one for each processor
+	Ranks          int    // tensor-parallel ranks, each with at least one thread; 0: one
 	Pages          int    // pages of KV memory, shared by all layer groups
 	BlockSize      int    // tokens of a page, a power of two ≥ 4
 	KV             string // element type of pages: "f16" (also the meaning of "") or "f32"
@@ -25,6 +29,9 @@ func (c Config) validate() error {
 	bad := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if c.Threads < 0 || c.Threads > maxThreads {
 		bad("threads %d: want 0 to %d", c.Threads, maxThreads)
+	}
+	if c.Ranks < 0 || c.Ranks > maxRanks {
+		bad("ranks %d: want 0 to %d", c.Ranks, maxRanks)
 	}
 	if c.Pages < 1 || int64(c.Pages) > 1<<31-1 {
 		bad("pages %d: want 1 to 2^31 − 1", c.Pages)

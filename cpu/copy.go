@@ -1,10 +1,6 @@
 package cpu
 
-import (
-	"slices"
-
-	"github.com/berthd/berth/model"
-)
+import "github.com/berthd/berth/model"
 
 // copyWeights is m with tensors of its own, so that the file may be closed.
 func copyWeights(m *model.Model) *model.Model {
@@ -13,12 +9,10 @@ func copyWeights(m *model.Model) *model.Model {
 		if t == nil || seen[t] != nil {
 			return seen[t]
 		}
-		c := *t
-		c.Data = slices.Clone(t.Data)
-		seen[t] = &c
-		return &c
+		seen[t] = t.Clone()
+		return seen[t]
 	}
-	out := &model.Model{Decoder: m.Decoder}
+	out := &model.Model{Decoder: m.Decoder, Share: m.Share}
 	out.Embedding, out.OutputNorm, out.Output = own(m.Embedding), own(m.OutputNorm), own(m.Output)
 	for _, l := range m.Weights {
 		out.Weights = append(out.Weights, model.LayerWeights{

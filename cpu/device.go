@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 
 	"github.com/berthd/berth/model"
 )
@@ -24,37 +25,35 @@ const stepsInFlight = 2
 type Device struct {
 	cfg     Config
 	decoder model.Decoder
-	memory  *memory
-	pages   pages
-	pool    *pool
-	engine  engine
+	memory  *memory // the head's
+	engine  *group
+	pool    runner // all threads
 	batch   *batch
 	head    *head
 
-	plans    chan *model.Plan
-	results  chan *model.Result
+	plans    chan order
+	results  chan outcome
 	inFlight int
 	closed   bool
 	ring     [stepsInFlight + 1]model.Result // so that a result outlives the next Wait's step
 	turn     int
 }
 
-// engine is a way to compute the layers: kernels, or plain Go.
-type engine interface {
-	// forward runs every layer over the batch, reading and writing pages, and keeps the hidden state of each token.
-	forward(b *batch)
-	// logits writes one row of Vocab logits for each token, at out[i·stride].
-	logits(tokens []output, out []float32, stride int)
-	// chooser finds highest logits without the others; nil where there is no such way.
-	chooser() chooser
-	// numerics names the arithmetic: two engines with one name give the same bits.
-	numerics() string
+// order is a plan that passed the checks, and its digest then.
+type order struct {
+	plan   *model.Plan
+	digest uint64
 }
 
-// chooser writes, for each token, the lowest id of the highest logit: the argmax of engine.logits. It takes as many tokens
-// as the head computes at a time, and room for their logits.
-type chooser interface {
-	choose(tokens []output, room []float32, ids []int32)
+// outcome is what became of a step.
+type outcome struct {
+	result *model.Result
+	err    error
+}
+
+// runner does chunks [0, n) of a task on its threads: a pool, or the pools of all ranks.
+type runner interface {
+	run(t *task, n int)
 }
 
 // Open copies the weights into the device's own layout and allocates every buffer. m may be closed afterwards.
@@ -68,35 +67,35 @@ func Open(m *model.Model, cfg Config) (*Device, error) {
 	if cfg.Threads == 0 {
 		cfg.Threads = min(runtime.NumCPU(), maxThreads)
 	}
-	d := &Device{cfg: cfg, decoder: m.Decoder, memory: &memory{}, pool: newPool(cfg.Threads), batch: newBatch(cfg)}
+	cfg.Ranks = max(cfg.Ranks, 1)
+	d := &Device{cfg: cfg, decoder: m.Decoder, memory: &memory{}}
 	if err := d.build(m); err != nil {
-		d.pool.close()
-		return nil, fmt.Errorf("open cpu device: %w", errors.Join(err, d.memory.close()))
+		return nil, fmt.Errorf("open cpu device: %w", errors.Join(err, d.release()))
 	}
-	d.plans = make(chan *model.Plan, stepsInFlight)
-	d.results = make(chan *model.Result, stepsInFlight)
+	d.plans = make(chan order, stepsInFlight)
+	d.results = make(chan outcome, stepsInFlight)
 	go d.serve()
 	return d, nil
 }
 
-// build allocates pages, engine and head.
+// build allocates ranks and head.
 func (d *Device) build(m *model.Model) (err error) {
-	if d.pages, err = newPages(d.memory, m.KVLayout(), d.cfg); err != nil {
+	if d.engine, err = openGroup(m, d.cfg); err != nil {
 		return err
 	}
-	if d.engine, err = newEngine(d, m); err != nil {
-		return err
-	}
+	d.pool, d.cfg.Threads = d.engine, d.engine.threads()
+	d.batch = newBatch(d.cfg)
 	d.head, err = newHead(d)
 	return err
 }
 
-// newEngine picks the arithmetic: kernels where they can run and were not refused.
-func newEngine(d *Device, m *model.Model) (engine, error) {
-	if !d.cfg.Reference && Kernels() {
-		return newKernels(d, m)
+// release gives back threads and memory.
+func (d *Device) release() error {
+	err := d.memory.close()
+	if d.engine != nil {
+		err = errors.Join(err, d.engine.close())
 	}
-	return newReference(d, m), nil
+	return err
 }
 
 // Submit checks a plan and starts it, or queues it behind the one that runs. It returns at once: what is wrong with the
@@ -112,12 +111,12 @@ func (d *Device) Submit(p *model.Plan) error {
 		return fmt.Errorf("submit step %d: %w", p.Step, err)
 	}
 	d.inFlight++
-	d.plans <- p
+	d.plans <- order{p, p.Digest()}
 	return nil
 }
 
 // Wait returns the result of the oldest step in flight, when it is done. The result is the device's own, and valid
-// until Wait is called again.
+// until Wait is called again. A *PlanError says that the plan was changed after Submit.
 func (d *Device) Wait() (*model.Result, error) {
 	switch {
 	case d.closed:
@@ -126,7 +125,8 @@ func (d *Device) Wait() (*model.Result, error) {
 		return nil, ErrIdle
 	}
 	d.inFlight--
-	return <-d.results, nil
+	o := <-d.results
+	return o.result, o.err
 }
 
 // Close waits for the steps in flight, then releases threads and memory.
@@ -138,43 +138,57 @@ func (d *Device) Close() error {
 	close(d.plans)
 	for range d.results { // serve closes it when it has ended
 	}
-	d.pool.close()
-	return d.memory.close()
+	return d.release()
 }
 
 // Numerics names the arithmetic that KV entries and logits come from: instruction set, weights, element type of pages,
 // ranks. Pages may be exchanged only between devices of one name and one model revision.
-func (d *Device) Numerics() string { return d.engine.numerics() + "," + d.cfg.KV + ",tp1" }
+func (d *Device) Numerics() string {
+	return fmt.Sprintf("%s,%s,tp%d", d.engine.numerics(), d.cfg.KV, d.cfg.Ranks)
+}
 
-// Layout is how pages are laid out: groups, and each layer's place in them.
-func (d *Device) Layout() model.KVLayout { return d.pages.layout }
+// Layout is how pages are laid out on every rank: groups, and each layer's place in them.
+func (d *Device) Layout() model.KVLayout { return d.engine.layout }
 
-// PageBytes is the size of a page.
-func (d *Device) PageBytes() int { return d.pages.page }
+// PageBytes is the size of a page on one rank.
+func (d *Device) PageBytes() int { return d.engine.ranks[0].pages.page }
 
-// Buffers lists what Open mapped, summed by name: all that the device will ever hold outside the Go heap.
-func (d *Device) Buffers() []Buffer { return d.memory.sizes }
+// Buffers lists what Open mapped, summed by name over the ranks: all that the device will ever hold outside the Go heap.
+func (d *Device) Buffers() []Buffer {
+	all := memory{sizes: slices.Clone(d.memory.sizes)}
+	for _, r := range d.engine.ranks {
+		for _, b := range r.memory.sizes {
+			all.count(b.Name, b.Bytes)
+		}
+	}
+	return all.sizes
+}
 
-// Page is the memory of one page, for copies to and from other workers and tiers. The caller sees to it that no step in
-// flight writes it.
-func (d *Device) Page(id int) []byte {
-	return d.pages.mem[id*d.pages.page : (id+1)*d.pages.page : (id+1)*d.pages.page]
+// Page is a rank's memory of one page, for copies to and from other workers and tiers. The caller sees to it that no
+// step in flight writes it.
+func (d *Device) Page(rank, id int) []byte {
+	p := &d.engine.ranks[rank].pages
+	return p.mem[id*p.page : (id+1)*p.page : (id+1)*p.page]
 }
 
 // serve is the device's goroutine: one step after the other.
 func (d *Device) serve() {
 	defer close(d.results)
-	for p := range d.plans {
-		d.results <- d.step(p)
+	for o := range d.plans {
+		r, err := d.step(o)
+		d.results <- outcome{r, err}
 	}
 }
 
 // step runs one plan.
-func (d *Device) step(p *model.Plan) *model.Result {
+func (d *Device) step(o order) (*model.Result, error) {
+	if err := d.engine.agree(o); err != nil {
+		return nil, err
+	}
 	r := &d.ring[d.turn]
 	d.turn = (d.turn + 1) % len(d.ring)
-	d.batch.fill(p)
+	d.batch.fill(o.plan)
 	d.engine.forward(d.batch)
 	d.head.finish(d.batch, r)
-	return r
+	return r, nil
 }

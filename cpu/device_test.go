@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
@@ -54,7 +55,7 @@ func tinyConfig() Config {
 func sequence(d *Device, tokens []int32, start, outputs, firstPage int) model.Row {
 	row := model.Row{Tokens: tokens, Start: start, Outputs: outputs}
 	blocks := (start+len(tokens)-1)/d.cfg.BlockSize + 1
-	for range d.pages.layout.Groups {
+	for range d.engine.layout.Groups {
 		var table []kvpool.PageID
 		for range blocks {
 			table = append(table, kvpool.PageID(firstPage))
@@ -85,38 +86,53 @@ func tokens(n int) []int32 {
 	return ids
 }
 
-// N1: logits do not depend on the order in which chunks are claimed, or on the number of threads.
+// N1: logits do not depend on the order in which chunks are claimed, or on the number of threads, on one rank or more.
 func TestClaimOrder(t *testing.T) {
-	for _, file := range []string{"model-bf16.gguf", "model-q8_0.gguf"} {
-		var want []float32
-		for seed := range uint64(12) {
-			cfg := tinyConfig()
-			cfg.Threads = []int{1, 2, 5}[seed%3]
-			d := tiny(t, file, cfg)
+	for ranks := range 3 {
+		for _, file := range []string{"model-bf16.gguf", "model-q8_0.gguf"} {
+			t.Run(fmt.Sprintf("%s/tp%d", file, ranks+1), func(t *testing.T) { checkClaimOrder(t, file, ranks+1) })
+		}
+	}
+}
+
+func checkClaimOrder(t *testing.T, file string, ranks int) {
+	var want []float32
+	for seed := range uint64(12) {
+		cfg := tinyConfig()
+		cfg.Threads, cfg.Ranks = []int{1, 2, 5}[seed%3], ranks
+		d := tiny(t, file, cfg)
+		for i, rank := range d.engine.ranks {
 			if seed > 0 {
-				r := rand.New(rand.NewPCG(seed, 0))
-				d.pool.order = r.Perm
+				rank.pool.order = rand.New(rand.NewPCG(seed, uint64(i))).Perm
 			}
-			row := sequence(d, tokens(70), 0, 70, 0)
-			row.Logits = true
-			got := step(t, d, &model.Plan{Step: 1, Rows: []model.Row{row}}).Logits[0]
-			if want == nil {
-				want = got
-			}
-			for i := range got {
-				if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
-					t.Fatalf("%s, seed %d, logit %d: %v, want the bits of %v", file, seed, i, got[i], want[i])
-				}
+		}
+		row := sequence(d, tokens(70), 0, 70, 0)
+		row.Logits = true
+		got := step(t, d, &model.Plan{Step: 1, Rows: []model.Row{row}}).Logits[0]
+		if want == nil {
+			want = got
+		}
+		for i := range got {
+			if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+				t.Fatalf("%s, seed %d, logit %d: %v, want the bits of %v", file, seed, i, got[i], want[i])
 			}
 		}
 	}
 }
 
-// N6: decoding allocates nothing.
+// N6: decoding allocates nothing, on any rank.
 func TestDecodeAllocatesNothing(t *testing.T) {
 	needNoRace(t)
 	needKernels(t)
-	d := tiny(t, "model-q8_0.gguf", tinyConfig())
+	for _, ranks := range []int{1, 2} {
+		t.Run(fmt.Sprintf("tp%d", ranks), func(t *testing.T) { checkAllocations(t, ranks) })
+	}
+}
+
+func checkAllocations(t *testing.T, ranks int) {
+	cfg := tinyConfig()
+	cfg.Ranks = ranks
+	d := tiny(t, "model-q8_0.gguf", cfg)
 	row := sequence(d, tokens(40), 0, 1, 0)
 	step(t, d, &model.Plan{Step: 1, Rows: []model.Row{row}})
 	next := sequence(d, []int32{5}, 40, 1, 0)

@@ -1,10 +1,11 @@
 // Package cpu is the device that every machine has: forward passes on its processors, in C kernels where there is cgo
 // and AVX2, else in plain Go.
 //
-//	Open ─▶ weights repacked, buffers mapped
-//	Submit(plan) ─▶ check ─▶ queue ─▶ device goroutine: embed ▸ layers ▸ head ▸ sample ─▶ Wait ─▶ result
-//	                                     │ each op: 8 or more chunks, claimed by the goroutine and its helpers
-//	Close ─▶ last step done ─▶ helpers ended ─▶ memory unmapped
+//	Open ─▶ a rank for each shard of the model: weights repacked, buffers mapped
+//	Submit(plan) ─▶ check ─▶ queue ─▶ device goroutine, and one for each further rank: embed ▸ layers ▸ head ─▶ Wait ─▶ result
+//	                                     │ each op: 8 or more chunks, claimed by the rank's goroutine and its helpers
+//	                                     │ twice a layer the ranks meet, and add up what each has computed
+//	Close ─▶ last step done ─▶ ranks and helpers ended ─▶ memory unmapped
 //
 // Invariants, quoted by tests:
 //
@@ -18,7 +19,8 @@
 //	   Tiles of 64 positions are aligned to absolute positions; each gives one partial, merged in ascending order.
 //	N5 a position that a query may not see is not loaded, and counts as a score of −∞.
 //	N6 with kernels, every buffer is mapped at Open; a step of steady decoding allocates nothing.
-//	N7 nothing of a plan runs before all of it was checked.
+//	N7 nothing of a plan runs before all of it was checked, and every rank has found it to be the one that was.
+//	N8 sums over ranks are formed in rank order, by each rank alike; page ids and page bytes are the same on all.
 //
 // It never decides what to run, never moves or frees a page, and never keeps a plan after its result.
 package cpu

@@ -95,7 +95,7 @@ func extremeTensor(cols, rows int, r *rand.Rand) *model.Tensor {
 // greedyOf is the greedy head of a bench's matrix, over the bench's activations.
 func greedyOf(t *testing.T, b *matmulBench) *greedy {
 	t.Helper()
-	d := &Device{memory: &b.memory, pool: newPool(1), cfg: Config{Threads: 1}}
+	d := &rank{memory: &b.memory, pool: newPool(1), cfg: Config{Threads: 1}}
 	k := &kernels{device: d, output: b.packed}
 	k.act[int16x32], k.stride[int16x32] = unsafe.Pointer(&b.act[0]), b.stride
 	g := newGreedy(k, newPacker(d), &allocator{memory: d.memory, name: "activations"})

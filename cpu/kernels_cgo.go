@@ -15,8 +15,10 @@ import (
 //
 // A matrix product reads activations that an earlier op has written in the formats of its weights: see quantise.
 type kernels struct {
-	device *Device
-	d      model.Decoder
+	device *rank
+	d      model.Decoder // sizes are the rank's
+	share  model.Share
+	peers  []*kernels // of all ranks
 	batch  *batch
 
 	embedding, output packed
@@ -25,7 +27,8 @@ type kernels struct {
 	uses              []layerFormats
 
 	// Per token, in the device's memory. q, k, v, gate and up have their rows padded to whole groups.
-	x, branch, norm        []float32 // [tokens][hidden]
+	x, norm                []float32    // [tokens][hidden]
+	terms                  [2][]float32 // [tokens][hidden]: the rank's products of O, and of Down
 	q, k, v, mix, gate, up []float32
 	ldQ, ldKV, ldFF, ldOut int
 	act                    [formatCount]unsafe.Pointer // [tokens], stride bytes apart
@@ -63,11 +66,11 @@ func formatsOf(weights ...*packed) (f formats) {
 	return f
 }
 
-func newKernels(d *Device, m *model.Model) (engine, error) {
+func newKernels(d *rank, m *model.Model) (engine, error) {
 	if err := checkShape(&m.Decoder); err != nil {
 		return nil, err
 	}
-	k := &kernels{device: d, d: m.Decoder}
+	k := &kernels{device: d, d: m.Decoder, share: m.Share}
 	p := newPacker(d)
 	k.embedding = p.matrix(m.Embedding)
 	k.output = k.embedding
@@ -97,9 +100,10 @@ func (k *kernels) buffers(a *allocator) {
 	n, d := k.device.cfg.MaxBatchTokens, &k.d
 	// A line more than the rows: tokens a power of two apart would fall on the same sets of the first-level cache.
 	whole := func(rows int) int { return (rows+7)&^7 + 16 }
-	k.ldQ, k.ldKV = whole(d.Heads*d.HeadDim), whole(d.KVHeads*d.HeadDim)
+	k.ldQ, k.ldKV = whole(k.share.Mix.Len()), whole(d.KVHeads*d.HeadDim)
 	k.ldFF, k.ldOut = whole(d.FeedForward), whole(d.Hidden)
-	k.x, k.branch, k.norm = a.floats(n*d.Hidden), a.floats(n*k.ldOut), a.floats(n*d.Hidden)
+	k.x, k.norm = a.floats(n*d.Hidden), a.floats(n*d.Hidden)
+	k.terms[afterO], k.terms[afterDown] = a.floats(n*k.ldOut), a.floats(n*k.ldOut)
 	k.q, k.mix, k.k, k.v = a.floats(n*k.ldQ), a.floats(n*k.ldQ), a.floats(n*k.ldKV), a.floats(n*k.ldKV)
 	k.gate, k.up = a.floats(n*k.ldFF), a.floats(n*k.ldFF)
 	for kind := range k.cos {
@@ -113,7 +117,7 @@ func (k *kernels) buffers(a *allocator) {
 		}
 		for i := range k.uses {
 			for used, width := range map[*formats]int{
-				&k.uses[i].qkv: d.Hidden, &k.uses[i].o: d.Heads * d.HeadDim,
+				&k.uses[i].qkv: d.Hidden, &k.uses[i].o: k.share.Mix.Len(),
 				&k.uses[i].ffn: d.Hidden, &k.uses[i].down: d.FeedForward,
 			} {
 				if used[f] {
@@ -129,7 +133,13 @@ func (k *kernels) buffers(a *allocator) {
 	k.spans = make([]span, 0, k.device.cfg.MaxRows+n/spanTokens+1)
 }
 
-func (k *kernels) chooser() chooser {
+func (k *kernels) join(all []engine) {
+	for _, e := range all {
+		k.peers = append(k.peers, e.(*kernels))
+	}
+}
+
+func (k *kernels) chooser() finalist {
 	if k.greedy == nil {
 		return nil
 	}
@@ -146,6 +156,13 @@ func (k *kernels) numerics() string {
 // spanTokens is how many tokens of a row one chunk of attention has.
 const spanTokens = 8
 
+// Which of a layer's two sums over ranks a term is of. They have buffers of their own: a rank that writes terms of one has
+// met the others since they read the one before.
+const (
+	afterO = iota
+	afterDown
+)
+
 // forward runs the layers. An op's chunks are tokens, spans of tokens × key heads, or runs of weight rows.
 func (k *kernels) forward(b *batch) {
 	run, n := k.device.pool.run, len(b.ids)
@@ -159,25 +176,29 @@ func (k *kernels) forward(b *batch) {
 		run(&k.rotateOp, n)
 		run(&k.attendOp, len(k.spans)*k.d.KVHeads)
 		run(&k.mixOp, n)
-		k.multiply(n, into(&w.o, k.branch, k.ldOut))
+		k.multiply(n, into(&w.o, k.terms[afterO], k.ldOut))
+		k.device.partners.meet()
 		run(&k.middleOp, n)
 		k.multiply(n, into(&w.gate, k.gate, k.ldFF), into(&w.up, k.up, k.ldFF))
 		run(&k.gateOp, n)
-		k.multiply(n, into(&w.down, k.branch, k.ldOut))
+		k.multiply(n, into(&w.down, k.terms[afterDown], k.ldOut))
+		k.device.partners.meet()
 		run(&k.leaveOp, n)
 	}
 }
 
-// logits norms the chosen tokens and multiplies them by the output matrix.
+// logits norms the chosen tokens and multiplies them by the rank's rows of the output matrix.
 func (k *kernels) logits(tokens []output, out []float32, stride int) {
 	k.outputs = tokens
 	k.device.pool.run(&k.collectOp, len(tokens))
-	k.multiply(len(tokens), into(&k.output, out, stride))
+	k.multiply(len(tokens), into(&k.output, out[k.share.Vocab.Lo:], stride))
 }
 
 // embed starts token t: its embedding, and the angles of its position for each attention kind.
 func (k *kernels) embed(t, _ int) {
-	k.embedding.gather(int(k.batch.ids[t]), k.d.EmbedScale, at(k.x, t*k.d.Hidden))
+	id := int(k.batch.ids[t])
+	p := k.peers[owner(k.peers, id, func(p *kernels) int { return p.share.Vocab.Lo })]
+	p.embedding.gather(id-p.share.Vocab.Lo, k.d.EmbedScale, at(k.x, t*k.d.Hidden))
 	half := k.d.HeadDim / 2
 	var done [2]bool
 	for i := range k.d.Layers {
@@ -248,30 +269,43 @@ func (k *kernels) attend(chunk, _ int) {
 	share := k.d.Heads / k.d.KVHeads
 	from := s.lo*k.ldQ + head*share*k.d.HeadDim
 	attendSpan(&k.device.pages, place, head, &k.d.Layers[k.layer], k.d.QueryScale, table,
-		at(k.q, from), at(k.mix, from), k.ldQ, share, int(k.batch.pos[s.lo]), s.hi-s.lo)
+		at(k.q, from), at(k.mix, from+k.share.MixSkip(k.d.HeadDim)), k.ldQ, share, int(k.batch.pos[s.lo]), s.hi-s.lo)
 }
 
 func (k *kernels) quantiseMix(t, _ int) {
-	k.quantise(t, at(k.mix, t*k.ldQ), k.d.Heads*k.d.HeadDim, &k.uses[k.layer].o)
+	k.quantise(t, at(k.mix, t*k.ldQ), k.share.Mix.Len(), &k.uses[k.layer].o)
 }
 
 // middle adds attention's branch to the residual stream and norms it for the feed-forward part.
 func (k *kernels) middle(t, _ int) {
 	w := &k.layers[k.layer]
-	k.addBranch(t, w.postAttnNorm)
+	k.addBranch(t, afterO, w.postAttnNorm)
 	k.normalise(t, w.ffnNorm, &k.uses[k.layer].ffn)
 }
 
 // leave adds the feed-forward branch.
-func (k *kernels) leave(t, _ int) { k.addBranch(t, k.layers[k.layer].postFFNNorm) }
+func (k *kernels) leave(t, _ int) { k.addBranch(t, afterDown, k.layers[k.layer].postFFNNorm) }
 
-func (k *kernels) addBranch(t int, norm unsafe.Pointer) {
-	x, branch := at(k.x, t*k.d.Hidden), at(k.branch, t*k.ldOut)
+func (k *kernels) addBranch(t, sum int, norm unsafe.Pointer) {
+	x, branch := at(k.x, t*k.d.Hidden), k.total(t, sum)
 	if norm == nil {
 		addVector(x, branch, k.d.Hidden)
 		return
 	}
 	rmsnormAdd(x, branch, norm, k.d.Hidden, k.d.Epsilon)
+}
+
+// total is the sum of all ranks' terms of token t, in rank order. It may lie in k.norm.
+func (k *kernels) total(t, sum int) unsafe.Pointer {
+	if len(k.peers) == 1 {
+		return at(k.terms[sum], t*k.ldOut)
+	}
+	out := k.norm[t*k.d.Hidden:][:k.d.Hidden]
+	copy(out, k.peers[0].terms[sum][t*k.ldOut:])
+	for _, p := range k.peers[1:] {
+		addVector(at(out, 0), at(p.terms[sum], t*k.ldOut), k.d.Hidden)
+	}
+	return at(out, 0)
 }
 
 // gated is act(gate) ⊙ up of token t.

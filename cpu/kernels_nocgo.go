@@ -8,4 +8,4 @@ import "github.com/berthd/berth/model"
 func Kernels() bool { return false }
 
 // newKernels is never called: Kernels is false.
-func newKernels(d *Device, m *model.Model) (engine, error) { return newReference(d, m), nil }
+func newKernels(d *rank, m *model.Model) (engine, error) { return newReference(d, m), nil }

@@ -54,7 +54,7 @@ type matmulBench struct {
 func newMatmulBench(t testing.TB, w *model.Tensor, n int) *matmulBench {
 	t.Helper()
 	b := &matmulBench{w: w}
-	d := &Device{memory: &b.memory, pool: newPool(1), cfg: Config{Threads: 1}}
+	d := &rank{memory: &b.memory, pool: newPool(1), cfg: Config{Threads: 1}}
 	p := newPacker(d)
 	b.packed = p.matrix(w)
 	b.stride = b.packed.format.bytes(w.Cols())

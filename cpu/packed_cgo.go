@@ -29,7 +29,7 @@ type packer struct {
 	scratch    [][]float32 // by worker: 8 dequantised rows
 }
 
-func newPacker(d *Device) *packer {
+func newPacker(d *rank) *packer {
 	p := &packer{allocator: allocator{memory: d.memory, name: "weights"}, pool: d.pool, dequantise: d.cfg.Dequantise}
 	p.scratch = make([][]float32, d.cfg.Threads)
 	p.task.do = p.pack
@@ -60,7 +60,7 @@ func (p *packer) pack(chunk, worker int) {
 		group := unsafe.Add(m.w, g*size)
 		if m.kind == t.Type {
 			row := t.Row(g * 8)
-			packGroup(m.kind, unsafe.Pointer(&row[0]), len(row), n, group, m.cols)
+			packGroup(m.kind, unsafe.Pointer(&row[0]), t.Stride(), n, group, m.cols)
 			continue
 		}
 		if len(p.scratch[worker]) < 8*m.cols {

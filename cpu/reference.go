@@ -10,28 +10,33 @@ import (
 // the device of builds without cgo. Products are rounded before they are added (float32(a*b) + c), so that no compiler
 // fuses them. It keeps its own copy of the weights, as stored, and dequantises a row when it needs it.
 type reference struct {
-	device *Device
-	m      *model.Model // tensors are copies
+	device *rank
+	m      *model.Model // the rank's shard; tensors are copies
+	peers  []*reference // of all ranks
 	rows   [][]float32  // by worker: one dequantised weight row
 
-	x, h          []float32 // [tokens][hidden]: residual stream, normalised input or branch output
-	q, k, v, mix  []float32 // [tokens][heads × head_dim], k and v [tokens][key heads × head_dim]
-	gate, up      []float32 // [tokens][feed_forward]
+	x, h          []float32    // [tokens][hidden]: residual stream, normalised input or branch output
+	terms         [2][]float32 // [tokens][hidden]: the rank's products of O, and of Down
+	q, k, v       []float32    // [tokens][heads × head_dim], k and v [tokens][key heads × head_dim]
+	mix           []float32    // [tokens][columns of O]
+	gate, up      []float32    // [tokens][feed_forward]
 	product, heed task
 	op            product
 	att           attendance
 	batch         *batch
 }
 
-func newReference(d *Device, m *model.Model) *reference {
+func newReference(d *rank, m *model.Model) *reference {
 	n := d.cfg.MaxBatchTokens
 	q, kv := n*m.Heads*m.HeadDim, n*m.KVHeads*m.HeadDim
 	r := &reference{device: d, m: copyWeights(m)}
 	r.x, r.h = make([]float32, n*m.Hidden), make([]float32, n*m.Hidden)
-	r.q, r.mix, r.k, r.v = make([]float32, q), make([]float32, q), make([]float32, kv), make([]float32, kv)
+	r.terms = [2][]float32{make([]float32, n*m.Hidden), make([]float32, n*m.Hidden)}
+	r.q, r.k, r.v = make([]float32, q), make([]float32, kv), make([]float32, kv)
+	r.mix = make([]float32, n*m.Share.Mix.Len())
 	r.gate, r.up = make([]float32, n*m.FeedForward), make([]float32, n*m.FeedForward)
 	for range d.cfg.Threads {
-		r.rows = append(r.rows, make([]float32, max(m.Hidden, m.FeedForward, m.Heads*m.HeadDim)))
+		r.rows = append(r.rows, make([]float32, max(m.Hidden, m.FeedForward, m.Share.Mix.Len())))
 	}
 	r.product.do, r.heed.do = r.multiplyRows, r.attend
 	return r
@@ -39,7 +44,13 @@ func newReference(d *Device, m *model.Model) *reference {
 
 func (r *reference) numerics() string { return "go,f32" }
 
-func (r *reference) chooser() chooser { return nil }
+func (r *reference) chooser() finalist { return nil }
+
+func (r *reference) join(all []engine) {
+	for _, e := range all {
+		r.peers = append(r.peers, e.(*reference))
+	}
+}
 
 // forward is model.architecture's two lines for each layer.
 func (r *reference) forward(b *batch) {
@@ -47,7 +58,8 @@ func (r *reference) forward(b *batch) {
 	m, n := r.m, len(b.ids)
 	for t, id := range b.ids {
 		x := r.x[t*m.Hidden:][:m.Hidden]
-		model.Dequantise(m.Embedding.Type, m.Embedding.Row(int(id)), x)
+		p := r.peers[owner(r.peers, int(id), func(p *reference) int { return p.m.Share.Vocab.Lo })].m
+		model.Dequantise(p.Embedding.Type, p.Embedding.Row(int(id)-p.Share.Vocab.Lo), x)
 		for i := range x {
 			x[i] *= m.EmbedScale
 		}
@@ -64,7 +76,8 @@ func (r *reference) forward(b *batch) {
 		r.norm(r.q, r.q, w.QNorm, n*m.Heads, m.HeadDim)
 		r.norm(r.k, r.k, w.KNorm, n*m.KVHeads, m.HeadDim)
 		r.attention(i)
-		r.multiply(w.O, r.mix, r.h, n)
+		r.multiply(w.O, r.mix, r.terms[0], n)
+		r.sum(0, n)
 		r.norm(r.h, r.h, w.PostAttnNorm, n, m.Hidden)
 		add(r.x, r.h, n*m.Hidden)
 
@@ -72,9 +85,19 @@ func (r *reference) forward(b *batch) {
 		r.multiply(w.Gate, r.h, r.gate, n)
 		r.multiply(w.Up, r.h, r.up, n)
 		activate(m.Activation, r.gate, r.up, n*m.FeedForward)
-		r.multiply(w.Down, r.gate, r.h, n)
+		r.multiply(w.Down, r.gate, r.terms[1], n)
+		r.sum(1, n)
 		r.norm(r.h, r.h, w.PostFFNNorm, n, m.Hidden)
 		add(r.x, r.h, n*m.Hidden)
+	}
+}
+
+// sum meets the other ranks and adds up, in rank order, what all have in one of their terms.
+func (r *reference) sum(term, n int) {
+	r.device.partners.meet()
+	copy(r.h[:n*r.m.Hidden], r.peers[0].terms[term])
+	for _, p := range r.peers[1:] {
+		add(r.h, p.terms[term], n*r.m.Hidden)
 	}
 }
 
@@ -85,7 +108,7 @@ func (r *reference) logits(tokens []output, out []float32, stride int) {
 		copy(r.h[i*m.Hidden:], r.x[o.token*m.Hidden:][:m.Hidden])
 	}
 	r.norm(r.h, r.h, m.OutputNorm, len(tokens), m.Hidden)
-	r.multiplyInto(m.Output, r.h, out, len(tokens), stride)
+	r.multiplyInto(m.Output, r.h, out[m.Share.Vocab.Lo:], len(tokens), stride)
 }
 
 // norm is RMSNorm of n vectors of the given width: x / √(mean x² + ε) · w. A nil w leaves x as it is (dst is x then).

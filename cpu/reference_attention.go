@@ -87,7 +87,7 @@ func (r *reference) attend(t, _ int) {
 		}
 		softCap(scores, r.att.layer.ScoreCap)
 		softmax(scores)
-		out := r.mix[(t*m.Heads+h)*m.HeadDim:][:m.HeadDim]
+		out := r.mix[t*m.Share.Mix.Len()+m.Share.MixSkip(m.HeadDim)+h*m.HeadDim:][:m.HeadDim]
 		clear(out)
 		for p, weight := range scores {
 			at := unsafe.Add(r.device.pages.key(table, r.att.place, kv, first+p), r.device.pages.valueOffset())

@@ -100,6 +100,17 @@ func (t *Tensor) Row(i int) []byte {
 	return t.Data[at : at+n : at+n]
 }
 
+// Clone is a copy whose rows lie one after another.
+func (t *Tensor) Clone() *Tensor {
+	out := *t
+	out.stride = 0
+	out.Data = make([]byte, 0, t.Rows()*t.RowBytes())
+	for i := range t.Rows() {
+		out.Data = append(out.Data, t.Row(i)...)
+	}
+	return &out
+}
+
 // rows is a view of some rows of a matrix.
 func (t *Tensor) rows(s Span) *Tensor {
 	out := *t
