@@ -23,6 +23,27 @@ type Row struct {
 	Sampling *Sampling
 	// Logits asks for the logits of the Outputs positions in the result.
 	Logits bool
+	// Scored asks for the scores of the tokens after the Outputs positions, with the Top likeliest ones beside each. Next
+	// are those tokens; the last one is left out where Sampling chooses it, or where nothing follows.
+	Scored bool
+	Next   []int32
+	Top    int
+}
+
+// MaxTop is the most likeliest tokens that a row may ask for.
+const MaxTop = 128
+
+// Score is how likely a token was by the model: before bias, penalties, temperature and cuts.
+type Score struct {
+	Logprob float32
+	Rank    int      // 1 for the likeliest, and for all that are as likely
+	Top     []Likely // the likeliest first, lower ids first where they tie
+}
+
+// Likely is a token and its log-probability.
+type Likely struct {
+	ID      int32
+	Logprob float32
 }
 
 // Result is what a step gave, by row of its plan.
@@ -34,6 +55,8 @@ type Result struct {
 	Logprobs []float32
 	// Logits is [row][outputs × vocabulary], nil where the row did not ask.
 	Logits [][]float32
+	// Scores is [row][outputs], empty where the row did not ask; zero where no token follows.
+	Scores [][]Score
 }
 
 // Tokens is the number of tokens that the plan runs.

@@ -28,6 +28,18 @@ type Sampling struct {
 	Mask []uint64
 }
 
+// Stream is the seed of one of several branches that were given one seed: the first has the seed itself, the others a
+// SplitMix64 finaliser (Steele, Lea, Flood 2014) of both.
+func Stream(seed uint64, branch uint32) uint64 {
+	if branch == 0 {
+		return seed
+	}
+	x := seed ^ uint64(branch)*0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
 // Bias is added to the logit of ID.
 type Bias struct {
 	ID    int32

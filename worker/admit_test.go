@@ -47,8 +47,8 @@ func TestDisownedTakesFromTheLast(t *testing.T) { // W3
 			t.Fatal("not all have started")
 		}
 	}
-	all[0].account.taken--
-	e.disown(stranger, &RefusedError{9, "no such reservation"})
+	all[0].account().taken--
+	e.disown(stranger.request, &RefusedError{9, "no such reservation"})
 	if all[3].holds || !all[0].holds {
 		t.Errorf("first holds: %v, last holds: %v", all[0].holds, all[3].holds)
 	}

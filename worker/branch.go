@@ -6,6 +6,7 @@ import (
 	"time"
 
 	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
+	workerv1 "github.com/berthd/berth/api/worker/v1"
 	"github.com/berthd/berth/kvpool"
 	"github.com/berthd/berth/model"
 )
@@ -19,9 +20,6 @@ type orderKey struct {
 func (k orderKey) compare(o orderKey) int {
 	return cmp.Or(cmp.Compare(k.rank, o.rank), cmp.Compare(k.index, o.index), cmp.Compare(k.branch, o.branch))
 }
-
-// is says whether the ledger's key is the branch's.
-func (b *branch) is(k *ledgerv1.OrderKey) bool { return k.Index == b.reservation && k.Branch == b.key.branch }
 
 // Resume is all that a branch needs to go on anywhere: the tokens so far and how the next ones are chosen. The sampler's
 // counter is the number of output tokens.
@@ -37,26 +35,30 @@ type limits struct {
 	stopIDs              []int32
 }
 
+// scores are what a branch tells of its tokens' log-probabilities; nil where it tells nothing.
+type scores struct {
+	of, prompt *workerv1.Scoring
+	done       int // tokens of the prompt, after the first, that were told
+}
+
 // branch is one running or waiting sequence of the engine.
 type branch struct {
-	requestID   string
-	reservation uint64
-	attempt     uint64
-	key         orderKey
-	account     *account
-	pages       uint64 // that its reservation brought into the account
-	limits      limits
-	resume      Resume
+	request *request
+	key     orderKey
+	limits  limits
+	resume  Resume
+	scores  scores
+	shared  int // tokens of the prompt's whole blocks, which it has in common with others of its request; 0 if there are none
 
 	pool    kvpool.BranchID
 	holds   bool // it has started: the pool has a branch of it
+	over    bool // it has ended
 	chunk   int  // tokens that the step in flight computes of it
 	short   int  // pages that it needs and its account has no room for
 	growth  growth
 	asked   int    // pages of the growth proposed
 	growRev uint64 // revision of its answer
 	table   [][]kvpool.PageID
-	out     *outbox
 	history history
 }
 
@@ -78,6 +80,32 @@ type history struct {
 	preempted                     []time.Time
 }
 
+func (b *branch) account() *account { return b.request.account }
+
+// number is the branch's among those of its request.
+func (b *branch) number() int { return int(b.key.branch) }
+
+// is says whether the ledger's key is the branch's.
+func (b *branch) is(k *ledgerv1.OrderKey) bool {
+	return k.Index == b.request.reservation && k.Branch == b.key.branch
+}
+
+// known is the part of the tokens that may be taken from the cache: all, but for those whose scores are not told yet.
+func (b *branch) known() []int32 {
+	if b.scores.prompt != nil && b.scores.done < b.resume.Prompt-1 {
+		return b.resume.Tokens[:b.scores.done+1]
+	}
+	return b.resume.Tokens
+}
+
+// demand is what the branch will hold at a length, beside another one of its request or not.
+func (b *branch) demand(g kvpool.Geometry, tokens int, beside bool) int {
+	if beside {
+		return g.Fork(b.resume.Prompt, tokens).Pages
+	}
+	return g.Demand(tokens).Pages
+}
+
 func (b *branch) output() []int32 { return b.resume.Tokens[b.resume.Prompt:] }
 
 // remaining is how many tokens are not in pages yet; 1 is a decode.
@@ -95,8 +123,10 @@ func (b *branch) decodes(p *kvpool.Pool) bool { return b.holds && b.remaining(p)
 func (b *branch) row(p *kvpool.Pool) model.Row {
 	at := p.Tokens(b.pool)
 	b.table = p.Pages(b.pool, b.table[:0])
-	r := model.Row{Tokens: b.resume.Tokens[at : at+b.chunk], Start: at, Pages: b.table}
-	if at+b.chunk == len(b.resume.Tokens) {
+	end := at + b.chunk
+	r := model.Row{Tokens: b.resume.Tokens[at:end], Start: at, Pages: b.table}
+	last := end == len(b.resume.Tokens)
+	if last && b.limits.maxTokens > 0 {
 		s := &b.resume.Sampling
 		s.Prompt, s.Output = b.resume.Tokens[:b.resume.Prompt], b.output()
 		s.Counter = uint64(len(s.Output))
@@ -105,8 +135,43 @@ func (b *branch) row(p *kvpool.Pool) model.Row {
 			s.Banned = b.limits.stopIDs
 		}
 		r.Outputs, r.Sampling = 1, s
+		r.Scored, r.Top = b.scores.of != nil, int(b.scores.of.GetTop())
+	}
+	if from := max(at, b.scores.done); b.scores.prompt != nil && from < min(end, b.resume.Prompt-1) {
+		r.Outputs, r.Scored, r.Top = end-from, true, max(r.Top, int(b.scores.prompt.Top))
+		r.Next = b.resume.Tokens[from+1 : min(end+1, len(b.resume.Tokens))]
 	}
 	return r
+}
+
+// score hands out what a step says of the prompt's tokens, and returns what it says of the one that it chose.
+func (b *branch) score(r *model.Row, given []model.Score) (chosen *workerv1.Score) {
+	if !r.Scored {
+		return nil
+	}
+	if r.Sampling != nil && b.scores.of != nil {
+		chosen = scoreMessage(&given[r.Outputs-1], int(b.scores.of.Top))
+	}
+	first := r.Start + len(r.Tokens) - r.Outputs + 1 // the token that the first output is about
+	told := min(len(r.Next), b.resume.Prompt-first)
+	if told <= 0 || b.scores.prompt == nil {
+		return chosen
+	}
+	list := make([]*workerv1.Score, told)
+	for i := range list {
+		list[i] = scoreMessage(&given[i], int(b.scores.prompt.Top))
+	}
+	b.scores.done += told
+	b.request.out.putPrompt(list)
+	return chosen
+}
+
+func scoreMessage(s *model.Score, top int) *workerv1.Score {
+	m := &workerv1.Score{Logprob: s.Logprob, Rank: uint32(s.Rank)}
+	for _, l := range s.Top[:min(top, len(s.Top))] {
+		m.TopIds, m.TopLogprobs = append(m.TopIds, l.ID), append(m.TopLogprobs, l.Logprob)
+	}
+	return m
 }
 
 // accept appends a token and says whether it ends the branch, and why.

@@ -258,21 +258,33 @@ type ask struct {
 	max    int
 }
 
+// choices is an ask for several branches.
+type choices struct {
+	ask
+	n int
+}
+
 // reserve admits a request as a router does: it waits while the ledger is busy.
-func (c *cluster) reserve(a ask) *workerv1.GenerateRequest {
+func (c *cluster) reserve(a ask) *workerv1.GenerateRequest { return c.reserveAll(choices{a, 1}) }
+
+// reserveAll admits a request with a branch for each choice.
+func (c *cluster) reserveAll(a choices) *workerv1.GenerateRequest {
 	for {
 		c.mu.Lock()
 		w, changed := c.state.View().Worker("w1"), c.changed
 		c.mu.Unlock()
-		now := w.Geometry.Demand(min(len(a.prompt)+4, len(a.prompt)+a.max)).Pages
+		slots, soon := min(a.n, int(w.Info.Slots)), len(a.prompt)+min(4, a.max)
+		now := min(w.Geometry.Demand(soon).Pages+(slots-1)*w.Geometry.Fork(len(a.prompt), soon).Pages, int(w.Capacity))
 		r := c.propose(&ledgerv1.Command{Kind: &ledgerv1.Command_Reserve{Reserve: &ledgerv1.Reserve{
-			Worker: "w1", Incarnation: w.Incarnation, ShareGroup: a.group, Tenant: a.group, Pages: uint64(now), Slots: 1,
+			Worker: "w1", Incarnation: w.Incarnation, ShareGroup: a.group, Tenant: a.group, Pages: uint64(now), Slots: uint64(slots),
+			Branches: uint32(a.n),
 			PagesMax: uint64(w.Geometry.Demand(len(a.prompt) + a.max).Pages), PromptTokens: uint64(len(a.prompt)), MaxTokens: uint64(a.max),
 		}}})
 		if ok := r.GetReserved(); ok != nil {
 			return &workerv1.GenerateRequest{
 				Reservation: ok.Reservation, Incarnation: w.Incarnation, Attempt: 1, Key: ok.Key, ShareGroup: a.group,
 				Pages: uint64(now), Prompt: a.prompt, MaxTokens: uint32(a.max), Sampling: &workerv1.Sampling{},
+				Branches: uint32(a.n), Slots: uint32(slots),
 			}
 		}
 		if r.GetRefusal().GetCode() != ledgerv1.RefusalCode_REFUSAL_CODE_BUSY {
@@ -283,39 +295,57 @@ func (c *cluster) reserve(a ask) *workerv1.GenerateRequest {
 	}
 }
 
-// answer is what a request came to.
+// answer is what a branch came to.
 type answer struct {
 	ids    []int32
+	scores []*workerv1.Score
 	finish *workerv1.Finished
 }
 
+// generate runs a request of one branch.
 func (c *cluster) generate(ctx context.Context, r *workerv1.GenerateRequest, stopAfter int) (answer, error) {
-	var a answer
+	all, _, err := c.generateAll(ctx, r, stopAfter)
+	return all[0], err
+}
+
+// generateAll runs a request, until its first branch has said stopAfter tokens if that is set.
+func (c *cluster) generateAll(ctx context.Context, r *workerv1.GenerateRequest, stopAfter int) (all []answer, prompt []*workerv1.Score, err error) {
+	all = make([]answer, max(1, r.Branches))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s, err := c.client.Generate(ctx, r)
 	if err != nil {
-		return a, err
+		return all, nil, err
 	}
 	for {
 		m, err := s.Recv()
 		if err == io.EOF {
-			return a, nil
+			return all, prompt, nil
 		}
 		if err != nil {
-			return a, err
+			return all, prompt, err
+		}
+		if p := m.GetPromptScores(); p != nil {
+			if int(p.Position) != len(prompt)+1 {
+				c.t.Errorf("scores of the prompt at %d after %d", p.Position, len(prompt))
+			}
+			prompt = append(prompt, p.Scores...)
 		}
 		if tokens := m.GetTokens(); tokens != nil {
+			a := &all[tokens.Branch]
 			if int(tokens.Position) != len(a.ids) {
 				c.t.Errorf("tokens at position %d after %d", tokens.Position, len(a.ids))
 			}
-			a.ids = append(a.ids, tokens.Ids...)
-			if stopAfter > 0 && len(a.ids) >= stopAfter {
-				return a, nil
+			a.ids, a.scores = append(a.ids, tokens.Ids...), append(a.scores, tokens.Scores...)
+			if stopAfter > 0 && tokens.Branch == 0 && len(a.ids) >= stopAfter {
+				return all, prompt, nil
 			}
 		}
 		if f := m.GetFinished(); f != nil {
-			a.finish = f
+			if all[f.Branch].finish != nil {
+				c.t.Errorf("W6: branch %d has ended twice", f.Branch)
+			}
+			all[f.Branch].finish = f
 		}
 	}
 }

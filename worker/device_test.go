@@ -18,7 +18,9 @@ type hashDevice struct {
 	memory   [][]uint64 // by page, by slot: hash of the prefix that ends there
 	pending  *model.Result
 	steps    int
-	broken   atomic.Bool // its logits are no numbers
+	computed int           // tokens
+	broken   atomic.Bool   // its logits are no numbers
+	hold     chan struct{} // if there is one, steps past the tenth wait for its end
 }
 
 func newHashDevice(g kvpool.Geometry, pages int) *hashDevice {
@@ -33,22 +35,49 @@ func (d *hashDevice) Submit(p *model.Plan) error {
 	r := &model.Result{Step: p.Step}
 	for _, row := range p.Rows {
 		id := int32(-1)
+		var scores []model.Score
 		for i, token := range row.Tokens {
 			h, err := d.compute(row, row.Start+i, token)
 			if err != nil {
 				return err
 			}
-			id = int32(h % vocab)
+			id = d.next(h, row.Sampling)
+			if o := i - (len(row.Tokens) - row.Outputs); row.Scored && o >= 0 {
+				next := id
+				if o < len(row.Next) {
+					next = row.Next[o]
+				}
+				scores = append(scores, scoreOf(h, next, row.Top))
+			}
+			d.computed++
 		}
 		if row.Outputs == 0 || d.broken.Load() {
 			id = -1
 		}
 		r.IDs = append(r.IDs, id)
 		r.Logprobs = append(r.Logprobs, 0)
+		r.Scores = append(r.Scores, scores)
 	}
 	d.pending = r
 	d.steps++
 	return nil
+}
+
+// next is the token after a prefix: the prefix's hash, and for branches with other seeds than 0 that of the seed too.
+func (d *hashDevice) next(h uint64, s *model.Sampling) int32 {
+	if s != nil && s.Seed != 0 {
+		h = chain(h^s.Seed, int32(s.Counter))
+	}
+	return int32(h % vocab)
+}
+
+// scoreOf is what the device says of a token after a prefix.
+func scoreOf(h uint64, id int32, top int) model.Score {
+	s := model.Score{Logprob: -float32(chain(h, id)%1000) / 100, Rank: 1 + int(id)}
+	for i := range top {
+		s.Top = append(s.Top, model.Likely{ID: int32(i), Logprob: -float32(i)})
+	}
+	return s
 }
 
 // compute extends the chain of every group by one position. A group's window is checked to agree with the first group's
@@ -91,7 +120,12 @@ func chain(prev uint64, token int32) uint64 {
 	return f.Sum64() | 1
 }
 
-func (d *hashDevice) Wait() (*model.Result, error) { return d.pending, nil }
+func (d *hashDevice) Wait() (*model.Result, error) {
+	if d.hold != nil && d.steps > 10 {
+		<-d.hold
+	}
+	return d.pending, nil
+}
 
 // say is what the device answers to a prompt: n tokens.
 func say(prompt []int32, n int) []int32 {

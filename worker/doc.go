@@ -5,7 +5,8 @@
 //	   └────────── tokens ◀───────────┘ └────────────── ids ◀──────────────────────┘
 //	router ◀──proposals, cache events, heartbeats── line ──results, notices──▶ engine
 //
-// A branch waits, starts on what the prefix cache has of it, computes its prompt in chunks, then one token a step. When
+// A request has a branch for each of its choices. A branch waits, starts on what the prefix cache has of it, computes its
+// prompt in chunks, then one token a step; the others of its request start on what it has computed of the prompt. When
 // pages run short the last in order lets go of its own and waits; it resumes by computing again what the cache lost.
 // Invariants:
 //
@@ -14,7 +15,7 @@
 //	W3  A branch lets go only for one before it in order (P2).
 //	W4  What a branch says does not depend on the batch, chunks, cache, or how often it let go (P6).
 //	W5  When a client leaves, its branch holds nothing from the next step on, and the ledger is told.
-//	W6  A request that the engine took ends with exactly one Finished, or with its stream's error.
+//	W6  A request that the engine took ends with one Finished for each branch, or with its stream's error.
 //
 // The package never imports router or consensus; it speaks to them by api/worker and api/ledger.
 package worker

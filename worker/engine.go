@@ -33,12 +33,12 @@ type engine struct {
 
 	inbox     chan func(*engine)
 	accounts  []*account
-	byID      map[uint64]*branch // by reservation
-	spent     *spent             // reservations that are over here
-	notice    *workerv1.Notice   // the newest
-	returning bool               // pages for a waiter are on their way back to the ledger
-	returnRev uint64             // revision of their return
-	done      chan struct{}      // closed when the engine has ended
+	byID      map[uint64]*request // by reservation
+	spent     *spent              // reservations that are over here
+	notice    *workerv1.Notice    // the newest
+	returning bool                // pages for a waiter are on their way back to the ledger
+	returnRev uint64              // revision of their return
+	done      chan struct{}       // closed when the engine has ended
 	plan      model.Plan
 	events    []kvpool.Event
 	stats     func(Stats)
@@ -70,7 +70,7 @@ func newEngine(d Device, g kvpool.Geometry, pages int, id identity, l *line, sta
 	}
 	return &engine{
 		device: d, pool: p, sched: newScheduler(p), line: l, identity: id, now: time.Now, stats: stats,
-		inbox: make(chan func(*engine), 256), byID: map[uint64]*branch{}, spent: newSpent(),
+		inbox: make(chan func(*engine), 256), byID: map[uint64]*request{}, spent: newSpent(),
 		notice: &workerv1.Notice{}, done: make(chan struct{}),
 	}, nil
 }
@@ -164,60 +164,53 @@ func (e *engine) step(planned []*branch) error {
 		if b.chunk > 1 {
 			s.StepChunks++
 		}
-		e.settle(b, result.IDs[i], ended)
+		e.settle(b, &e.plan.Rows[i], result, i, ended)
 	}
 	e.tell()
 	e.report(s)
 	return nil
 }
 
-// settle enters a branch's computed chunk and, if the step chose one, its next token.
-func (e *engine) settle(b *branch, id int32, at time.Time) {
-	done := e.pool.Tokens(b.pool)
+// settle enters a branch's computed chunk, row i of the step, and if it chose one, the branch's next token.
+func (e *engine) settle(b *branch, row *model.Row, result *model.Result, i int, at time.Time) {
+	if b.over {
+		return // another branch of its request has failed in this very step
+	}
 	b.history.steps++
-	sampled := done+b.chunk == len(b.resume.Tokens)
-	e.pool.Advance(b.pool, b.resume.Tokens[done:done+b.chunk])
-	if !sampled {
+	last := row.Start+b.chunk == len(b.resume.Tokens)
+	e.pool.Advance(b.pool, row.Tokens)
+	var score *workerv1.Score
+	if row.Scored {
+		score = b.score(row, result.Scores[i])
+	}
+	switch {
+	case !last:
 		b.history.chunks++
 		return
-	}
-	if b.history.first.IsZero() {
+	case b.history.first.IsZero():
 		b.history.first = at
 	}
+	if b.limits.maxTokens == 0 { // only its prompt was asked about
+		e.end(b, ledgerv1.FinishReason_FINISH_REASON_LENGTH)
+		return
+	}
+	id := result.IDs[i]
 	if id < 0 {
-		e.end(b, ledgerv1.FinishReason_FINISH_REASON_ERROR, errNoToken)
+		e.endAll(b.request, ledgerv1.FinishReason_FINISH_REASON_ERROR, errNoToken)
 		return
 	}
 	reason, end := b.accept(id)
-	b.out.put(id)
+	b.request.out.put(b.number(), id, score)
 	if end {
-		e.end(b, reason, nil)
+		e.end(b, reason)
 	}
 }
 
 // started notes a branch's first step, and what the cache spared it.
 func (e *engine) started(b *branch, at time.Time) {
 	b.history.started, b.history.cached = at, e.pool.Tokens(b.pool)
-	b.out.update(func(o *outcome) { o.started, o.cached = true, b.history.cached })
-	e.trim(b.account)
-}
-
-// end finishes a branch: it holds nothing any more, and the ledger is told with the pages that come back (W5, W6).
-func (e *engine) end(b *branch, reason ledgerv1.FinishReason, err error) {
-	e.sched.remove(b)
-	delete(e.byID, b.reservation)
-	e.spent.add(b.reservation)
-	e.pool.Close(b.pool)
-	b.history.ended = e.now()
-	if spare := e.sched.spare(b.account, growAhead*e.pool.Geometry().BlockSize); spare > 0 {
-		b.account.giveBack(e.pool, spare)
-	}
-	e.line.propose(&ledgerv1.Command{Kind: &ledgerv1.Command_End{End: &ledgerv1.End{
-		Reservation: b.reservation, Reason: reason, OutputTokens: uint64(len(b.output())), Accounts: untold(e.accounts),
-	}}}, nil)
-	b.out.update(func(o *outcome) {
-		o.done, o.reason, o.err, o.history, o.output = true, reason, err, b.history, len(b.output())
-	})
+	b.request.out.update(b.number(), func(o *outcome) { o.started, o.cached = true, b.history.cached })
+	e.trim(b.account())
 }
 
 // trim gives back what an account has beyond its branches' near wants, when it is worth a command: anything, if no
@@ -225,7 +218,7 @@ func (e *engine) end(b *branch, reason ledgerv1.FinishReason, err error) {
 func (e *engine) trim(a *account) {
 	g := e.pool.Geometry()
 	worth := 1
-	if slices.ContainsFunc(e.sched.branches, func(b *branch) bool { return b.account == a }) {
+	if slices.ContainsFunc(e.sched.branches, func(b *branch) bool { return b.account() == a }) {
 		worth = len(g.Groups) * growAhead
 	}
 	if spare := e.sched.spare(a, growAhead*g.BlockSize); spare >= worth {
@@ -272,6 +265,8 @@ func (e *engine) report(s Stats) {
 // failAll ends every branch with an error.
 func (e *engine) failAll(err error) {
 	for _, b := range slices.Clone(e.sched.branches) {
-		e.end(b, ledgerv1.FinishReason_FINISH_REASON_ERROR, err)
+		if !b.over {
+			e.endAll(b.request, ledgerv1.FinishReason_FINISH_REASON_ERROR, err)
+		}
 	}
 }

@@ -16,7 +16,7 @@ func (e *engine) askGrowth() {
 		a.soon = -e.sched.spare(a, bs)
 	}
 	for _, b := range e.sched.branches {
-		switch a := b.account; {
+		switch a := b.account(); {
 		case b.short > 0:
 			if b.growth == growthNone || b.growth == growthWaiting && b.short != b.asked {
 				e.grow(b, b.short)
@@ -36,15 +36,15 @@ func (e *engine) left(b *branch) int {
 // grow asks the ledger for pages: all or nothing, and as much again if nobody waits for it. The branch asks nothing else
 // before the answer has come. A refusal says that the branch cannot go on, now or later.
 func (e *engine) grow(b *branch, need int) {
-	b.growth, b.asked, b.account.asking = growthAsked, need, true
+	b.growth, b.asked, b.account().asking = growthAsked, need, true
 	want := min(need, e.left(b)-need, len(e.pool.Geometry().Groups)*growAhead) // more would be given back at once
-	cmd := &ledgerv1.Grow{Reservation: b.reservation, Branch: b.key.branch, Need: uint64(need), Want: uint64(max(0, want))}
+	cmd := &ledgerv1.Grow{Reservation: b.request.reservation, Branch: b.key.branch, Need: uint64(need), Want: uint64(max(0, want))}
 	e.line.propose(&ledgerv1.Command{Kind: &ledgerv1.Command_Grow{Grow: cmd}}, func(e *engine, r *ledgerv1.Result) {
-		if e.byID[cmd.Reservation] != b || b.growth != growthAsked {
+		if b.over || b.growth != growthAsked {
 			return
 		}
 		if why := r.GetRefusal(); why != nil {
-			e.end(b, ledgerv1.FinishReason_FINISH_REASON_ERROR, fmt.Errorf("grow by %d pages: %s", need, why.Message))
+			e.endAll(b.request, ledgerv1.FinishReason_FINISH_REASON_ERROR, fmt.Errorf("grow by %d pages: %s", need, why.Message))
 			return
 		}
 		b.growth, b.growRev = growthWaiting, r.Revision
@@ -62,7 +62,7 @@ func (e *engine) grow(b *branch, need int) {
 // lacks yet. The account wishes again some steps later.
 func (e *engine) waitAhead(b *branch) {
 	e.withdraw(b)
-	b.account.aheadFrom = e.plan.Step + uint64(e.pool.Geometry().BlockSize)
+	b.account().aheadFrom = e.plan.Step + uint64(e.pool.Geometry().BlockSize)
 }
 
 // settleGrowth ends a branch's wish once a notice at least as new as the answer shows what it was served.
@@ -75,9 +75,10 @@ func (e *engine) settleGrowth(b *branch) {
 }
 
 func (e *engine) forgetGrowth(b *branch) {
-	b.growth, b.asked, b.account.asking = growthNone, 0, false
+	a := b.account()
+	b.growth, b.asked, a.asking = growthNone, 0, false
 	for _, o := range e.sched.branches {
-		b.account.asking = b.account.asking || o.account == b.account && o.growth != growthNone
+		a.asking = a.asking || o.account() == a && o.growth != growthNone
 	}
 }
 
@@ -133,6 +134,12 @@ func (e *engine) relieve() (freed bool) {
 }
 
 func (e *engine) withdraw(b *branch) {
-	e.line.propose(&ledgerv1.Command{Kind: &ledgerv1.Command_Withdraw{Withdraw: &ledgerv1.Withdraw{Reservation: b.reservation, Branch: b.key.branch}}}, nil)
+	e.line.propose(withdrawal(b), nil)
 	e.forgetGrowth(b)
+}
+
+func withdrawal(b *branch) *ledgerv1.Command {
+	return &ledgerv1.Command{Kind: &ledgerv1.Command_Withdraw{Withdraw: &ledgerv1.Withdraw{
+		Reservation: b.request.reservation, Branch: b.key.branch,
+	}}}
 }

@@ -28,11 +28,11 @@ func take(t *testing.T, e *engine, reservation, pages uint64, prompt []int32, mo
 		Reservation: reservation, Incarnation: 1, Attempt: 1, ShareGroup: "g", Pages: pages, Prompt: prompt,
 		Key: &ledgerv1.OrderKey{Rank: reservation, Index: reservation}, MaxTokens: uint32(most),
 	}
-	b := newBranch(r)
-	if err := e.admit(b, r); err != nil {
+	q := newRequest(r)
+	if err := e.admit(q); err != nil {
 		t.Fatal(err)
 	}
-	return b
+	return q.branches[0]
 }
 
 // proposed are the commands that the line holds and has no answer to.
@@ -78,7 +78,7 @@ func TestRefusedGrowthEndsTheBranch(t *testing.T) { // W6
 	_, answers := growths(e)
 	answers[0](e, &ledgerv1.Result{Revision: 7, Kind: &ledgerv1.Result_Refusal{Refusal: &ledgerv1.Refusal{
 		Code: ledgerv1.RefusalCode_REFUSAL_CODE_NEVER_FITS, Message: "more than the worker has"}}})
-	if o := b.out.state; !o.done || o.err == nil || e.byID[1] != nil {
+	if o := b.request.out; !o.boxes[0].state.done || o.err == nil || e.byID[1] != nil {
 		t.Errorf("after a refused growth: %+v", o)
 	}
 }

@@ -38,16 +38,18 @@ func (s *scheduler) remove(b *branch) {
 // schedule gives every branch that runs in the next step its chunk and pages, and returns them in order. Pages are taken
 // in order: a branch that wants more than its account has room for has short set, and those behind it in its account
 // take nothing new, so that what is freed reaches it (W3). Of the budget, decodes get their token each, prompts the rest.
+// A branch starts when those before it of its request have computed what it will share with them.
 func (s *scheduler) schedule() []*branch {
 	s.planned = s.planned[:0]
 	left, prefills := s.budget, s.prefills
 	for _, b := range s.branches {
-		b.chunk, b.short, b.account.short = 0, 0, nil
+		b.chunk, b.short, b.account().short = 0, 0, nil
 		if b.decodes(s.pool) {
 			left--
 		}
 	}
 	decodes := s.budget - max(0, left)
+	var behind *request
 	for _, b := range s.branches {
 		if b.decodes(s.pool) {
 			if decodes > 0 && s.plan(b, 1) {
@@ -55,7 +57,11 @@ func (s *scheduler) schedule() []*branch {
 			}
 			continue
 		}
-		if left <= 0 || prefills == 0 || !b.holds && !s.start(b) {
+		runs := left > 0 && prefills > 0 && (b.holds || b.request != behind && s.start(b))
+		if !b.holds || s.pool.Tokens(b.pool) < b.shared {
+			behind = b.request
+		}
+		if !runs {
 			continue
 		}
 		n := min(left, b.remaining(s.pool))
@@ -72,7 +78,7 @@ func (s *scheduler) schedule() []*branch {
 // plan takes the pages of the branch's next n tokens, all or none.
 func (s *scheduler) plan(b *branch, n int) bool {
 	upto := s.pool.Tokens(b.pool) + n
-	if b.account.short != nil {
+	if b.account().short != nil {
 		if need, _ := s.pool.Need(b.pool, upto); need > 0 {
 			return false
 		}
@@ -89,15 +95,16 @@ func (s *scheduler) plan(b *branch, n int) bool {
 // start puts the branch on the longest prefix that the cache has, if its account has room for all of its tokens: what
 // starts is not stopped by its own prompt.
 func (s *scheduler) start(b *branch) bool {
-	if b.account.short != nil {
+	account := b.account()
+	if account.short != nil {
 		return false
 	}
-	if _, err := s.pool.Match(b.pool, b.resume.Tokens); err != nil {
-		s.lack(b, s.pool.Geometry().Demand(len(b.resume.Tokens)).Pages-s.pool.Room(b.account.id))
+	if _, err := s.pool.Match(b.pool, b.known()); err != nil {
+		s.lack(b, s.pool.Geometry().Demand(len(b.resume.Tokens)).Pages-s.pool.Room(account.id))
 		return false
 	}
-	if need, _ := s.pool.Need(b.pool, len(b.resume.Tokens)); need > s.pool.Room(b.account.id) {
-		s.lack(b, need-s.pool.Room(b.account.id))
+	if need, _ := s.pool.Need(b.pool, len(b.resume.Tokens)); need > s.pool.Room(account.id) {
+		s.lack(b, need-s.pool.Room(account.id))
 		s.pool.Release(b.pool)
 		return false
 	}
@@ -106,7 +113,7 @@ func (s *scheduler) start(b *branch) bool {
 }
 
 // lack notes that the branch wants pages that its account has no room for.
-func (s *scheduler) lack(b *branch, pages int) { b.short, b.account.short = max(1, pages), b }
+func (s *scheduler) lack(b *branch, pages int) { b.short, b.account().short = max(1, pages), b }
 
 // firstShort is the first branch in order that wants pages, nil if none does.
 func (s *scheduler) firstShort() *branch {
@@ -133,7 +140,7 @@ func shortfall(err error) int {
 // first, until b's account or the ledger has what b lacks. It returns those that let go, and the pages given back.
 func (s *scheduler) relieve(b *branch, accounts []*account) (victims []*branch, returned int) {
 	for _, a := range accounts {
-		if room := s.pool.Room(a.id); a != b.account && room > 0 {
+		if room := s.pool.Room(a.id); a != b.account() && room > 0 {
 			a.giveBack(s.pool, room)
 			returned += room
 		}
@@ -146,12 +153,13 @@ func (s *scheduler) relieve(b *branch, accounts []*account) (victims []*branch, 
 		if !v.holds {
 			continue
 		}
-		room := s.pool.Room(v.account.id)
+		a := v.account()
+		room := s.pool.Room(a.id)
 		s.letGo(v)
 		victims = append(victims, v)
-		freed := s.pool.Room(v.account.id) - room
-		if v.account != b.account {
-			v.account.giveBack(s.pool, freed)
+		freed := s.pool.Room(a.id) - room
+		if a != b.account() {
+			a.giveBack(s.pool, freed)
 		}
 		returned += freed
 	}
@@ -165,15 +173,21 @@ func (s *scheduler) letGo(b *branch) {
 }
 
 // spare is the room of an account beyond what its branches want soon: their next ahead tokens, and all tokens of those
-// that have not started. It is at most the room, and below zero by what is lacking.
+// that have not started, but for what they will share with one before them. It is at most the room, and below zero by what
+// is lacking. While a branch is short there is none: what it lacks is known when it starts.
 func (s *scheduler) spare(a *account, ahead int) int {
 	spare := s.pool.Room(a.id)
+	if a.short != nil && !a.short.over {
+		return min(0, spare)
+	}
+	var before *request
 	for _, b := range s.branches {
-		if b.account != a {
+		if b.account() != a {
 			continue
 		}
 		upto := min(len(b.resume.Tokens)+ahead, b.resume.Prompt+b.limits.maxTokens)
-		need := s.pool.Geometry().Demand(upto).Pages
+		need := b.demand(s.pool.Geometry(), upto, b.request == before)
+		before = b.request
 		if b.holds {
 			need, _ = s.pool.Need(b.pool, upto)
 		}

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 
 	"google.golang.org/grpc"
@@ -10,7 +11,11 @@ import (
 	"google.golang.org/grpc/status"
 
 	workerv1 "github.com/berthd/berth/api/worker/v1"
+	"github.com/berthd/berth/model"
 )
+
+// maxBranches is how many branches a request may have.
+const maxBranches = 1024
 
 // cardPiece is the bytes of a card in one message.
 const cardPiece = 1 << 20
@@ -40,24 +45,36 @@ func (w *Worker) Generate(r *workerv1.GenerateRequest, stream grpc.ServerStreami
 	if e == nil {
 		return status.Error(codes.Unavailable, "the worker is not registered")
 	}
-	b := newBranch(r)
-	if err := e.take(stream.Context(), b, r); err != nil {
+	q := newRequest(r)
+	if err := e.take(stream.Context(), q); err != nil {
 		return rpcError(err)
 	}
 	ctx, span := w.traceGenerate(stream.Context(), r)
-	out, err := relay(stream, e, b)
-	if !out.done {
-		e.do(context.WithoutCancel(ctx), func(e *engine) { e.cancel(b) })
-		out = b.out.last(e.done)
+	err := relay(stream, e, q)
+	if err != nil {
+		e.do(context.WithoutCancel(ctx), func(e *engine) { e.cancel(q) })
 	}
-	w.traceEnd(ctx, span, b, out, err)
+	w.traceEnd(ctx, span, q, q.out.last(e.done), err)
 	return rpcError(err)
 }
 
-// take hands the branch to the engine and waits for its word.
-func (e *engine) take(ctx context.Context, b *branch, r *workerv1.GenerateRequest) error {
+// Stop implements worker.v1.Worker.
+func (w *Worker) Stop(ctx context.Context, r *workerv1.StopRequest) (*workerv1.StopReply, error) {
+	e := w.engine.Load()
+	if e == nil || e.identity.session != r.Incarnation {
+		return &workerv1.StopReply{}, nil // what it names has ended with its incarnation
+	}
+	err := e.do(ctx, func(e *engine) { e.stop(r.Reservation, int(r.Branch)) })
+	if errors.Is(err, ErrFenced) {
+		err = nil
+	}
+	return &workerv1.StopReply{}, rpcError(err)
+}
+
+// take hands the request to the engine and waits for its word.
+func (e *engine) take(ctx context.Context, q *request) error {
 	answer := make(chan error, 1)
-	if err := e.do(ctx, func(e *engine) { answer <- e.admit(b, r) }); err != nil {
+	if err := e.do(ctx, func(e *engine) { answer <- e.admit(q) }); err != nil {
 		return err
 	}
 	select {
@@ -66,46 +83,6 @@ func (e *engine) take(ctx context.Context, b *branch, r *workerv1.GenerateReques
 	case <-e.done:
 		return ErrFenced
 	}
-}
-
-// relay sends what the branch says until it has ended or the client has left.
-func relay(stream grpc.ServerStreamingServer[workerv1.GenerateReply], e *engine, b *branch) (outcome, error) {
-	var ids []int32
-	position, announced := uint32(0), false
-	for {
-		var o outcome
-		var err error
-		if ids, o, err = b.out.next(stream.Context(), e.done, ids); err != nil {
-			return o, err
-		}
-		if o.started && !announced {
-			announced = true
-			started := &workerv1.Started{CachedTokens: uint32(o.cached)}
-			if err := stream.Send(&workerv1.GenerateReply{Kind: &workerv1.GenerateReply_Started{Started: started}}); err != nil {
-				return o, err
-			}
-		}
-		if len(ids) > 0 {
-			tokens := &workerv1.Tokens{Attempt: b.attempt, Position: position, Ids: ids}
-			if err := stream.Send(&workerv1.GenerateReply{Kind: &workerv1.GenerateReply_Tokens{Tokens: tokens}}); err != nil {
-				return o, err
-			}
-			position += uint32(len(ids))
-		}
-		if o.done {
-			return o, finish(stream, o)
-		}
-	}
-}
-
-func finish(stream grpc.ServerStreamingServer[workerv1.GenerateReply], o outcome) error {
-	if o.err != nil {
-		return o.err
-	}
-	return stream.Send(&workerv1.GenerateReply{Kind: &workerv1.GenerateReply_Finished{Finished: &workerv1.Finished{
-		Reason: o.reason, CachedTokens: uint32(o.history.cached), OutputTokens: uint32(o.output),
-		Preemptions: uint32(o.history.preemptions),
-	}}})
 }
 
 // rpcError is the table of the package's errors to gRPC codes.
@@ -132,11 +109,14 @@ func rpcError(err error) error {
 // validate refuses what the engine could not run. Routers have checked all of it for their clients already.
 func (w *Worker) validate(r *workerv1.GenerateRequest) error {
 	s := r.GetSampling()
-	if len(r.Prompt) == 0 || r.MaxTokens == 0 || uint64(len(r.Prompt))+uint64(r.MaxTokens) > w.cfg.Info.MaxModelLen {
-		return errors.New("prompt and max_tokens must be 1 or more, and within the model's length together")
+	if len(r.Prompt) == 0 || uint64(len(r.Prompt))+uint64(r.MaxTokens) > w.cfg.Info.MaxModelLen {
+		return errors.New("the prompt must have a token, and be within the model's length together with max_tokens")
 	}
-	if r.Pages > w.cfg.Info.Pages {
-		return errors.New("the reservation's pages are more than the worker has")
+	if r.Pages > w.cfg.Info.Pages || uint64(r.Slots) > w.cfg.Info.Slots {
+		return errors.New("the reservation's pages or slots are more than the worker has")
+	}
+	if r.Branches > maxBranches || max(r.Scoring.GetTop(), r.PromptScoring.GetTop()) > model.MaxTop {
+		return fmt.Errorf("at most %d branches and the %d likeliest tokens can be asked for", maxBranches, model.MaxTop)
 	}
 	bad := func(id int32) bool { return id < 0 || int(id) >= w.cfg.Vocab }
 	for _, ids := range [][]int32{r.Prompt, r.StopIds} {

@@ -27,16 +27,23 @@ func (w *Worker) traceGenerate(ctx context.Context, r *workerv1.GenerateRequest)
 		))
 }
 
-// traceEnd writes the spans of a branch's life from its history, and ends the server's.
-func (w *Worker) traceEnd(ctx context.Context, span trace.Span, b *branch, o outcome, err error) {
+// traceEnd writes the spans of all branches' lives, and ends the server's.
+func (w *Worker) traceEnd(ctx context.Context, span trace.Span, q *request, branches []outcome, err error) {
 	defer span.End()
 	if err != nil {
 		span.SetStatus(codes.Error, err.Error())
 	}
-	if !o.done {
-		return
+	for i := range branches {
+		if o := &branches[i]; o.done {
+			traceBranch(ctx, o)
+			w.metrics.finished(len(q.ask.Prompt), o)
+		}
 	}
-	h := o.history
+}
+
+// traceBranch writes the spans of a branch's life from its history.
+func traceBranch(ctx context.Context, o *outcome) {
+	h := &o.history
 	part := func(name string, from, to time.Time, attrs ...attribute.KeyValue) {
 		if from.IsZero() {
 			return
@@ -55,7 +62,6 @@ func (w *Worker) traceEnd(ctx context.Context, span trace.Span, b *branch, o out
 	for _, at := range h.preempted {
 		part(telemetry.SpanPreempt, at, at)
 	}
-	w.metrics.finished(b, o)
 }
 
 // metrics are the worker's instruments.
@@ -123,12 +129,12 @@ func (m *metrics) step(s Stats) {
 	m.stepTokens.Record(ctx, int64(s.StepTokens))
 }
 
-func (m *metrics) finished(b *branch, o outcome) {
+func (m *metrics) finished(prompt int, o *outcome) {
 	ctx := context.Background()
-	h := o.history
+	h := &o.history
 	m.preemptions.Add(ctx, int64(h.preemptions))
 	m.prefix.Add(ctx, int64(h.cached), metric.WithAttributes(attribute.String("result", "hit")))
-	m.prefix.Add(ctx, int64(b.resume.Prompt-h.cached), metric.WithAttributes(attribute.String("result", "miss")))
+	m.prefix.Add(ctx, int64(prompt-h.cached), metric.WithAttributes(attribute.String("result", "miss")))
 	if n := o.output - 1; n > 0 && !h.first.IsZero() {
 		m.interToken.Record(ctx, h.ended.Sub(h.first).Seconds()/float64(n))
 	}

@@ -240,6 +240,7 @@ func (w *Worker) heartbeat() *workerv1.Heartbeat {
 	h := &workerv1.Heartbeat{
 		ChargedPages: uint64(s.Pages.Charged), IdlePages: uint64(s.Pages.Idle), FreePages: uint64(s.Pages.Free),
 		OverheadPages: uint64(s.Pages.Overhead), Running: uint64(s.Running), Waiting: uint64(s.Waiting),
+		HeldPages: uint64(s.Pages.Held),
 	}
 	if err := w.Ready(); err != nil {
 		h.Unready = err.Error()

@@ -172,6 +172,7 @@ func TestBrokenLine(t *testing.T) {
 
 func TestFencedWorkerStartsAnew(t *testing.T) {
 	c := start(t, setup{pages: 150, slots: 16})
+	c.device.hold = make(chan struct{})
 	r := c.reserve(ask{"g", prompt(1, 20), 300})
 	failed := make(chan error, 1)
 	first := make(chan struct{}, 1)
@@ -190,6 +191,7 @@ func TestFencedWorkerStartsAnew(t *testing.T) {
 	<-first
 	was := c.view().Worker("w1").Incarnation
 	c.apply(&ledgerv1.Proposal{Command: &ledgerv1.Command{Kind: &ledgerv1.Command_Tick{Tick: &ledgerv1.Tick{DeltaMs: 1 << 30, Live: []uint64{c.router}}}}})
+	close(c.device.hold)
 	if err := <-failed; status.Code(err) != codes.Aborted {
 		t.Errorf("the request of a fenced incarnation ended with %v", err)
 	}
