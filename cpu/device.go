@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync/atomic"
 
 	"github.com/berthd/berth/model"
 )
@@ -35,6 +36,7 @@ type Device struct {
 	results  chan outcome
 	inFlight int
 	closed   bool
+	left     atomic.Bool                     // abandoned
 	ring     [stepsInFlight + 1]model.Result // so that a result outlives the next Wait's step
 	turn     int
 }
@@ -141,6 +143,22 @@ func (d *Device) Close() error {
 	return d.release()
 }
 
+// Abandon gives up a device whose step does not end. What runs in C can't be stopped, so the step keeps its threads and
+// addresses until it ends, if ever; the memory behind them goes back to the system at once, and what the step still
+// computes from it is lost. The plan must stay as it is for ever.
+func (d *Device) Abandon() {
+	if d.closed {
+		return
+	}
+	d.closed = true
+	d.left.Store(true)
+	d.memory.forget()
+	for _, r := range d.engine.ranks {
+		r.memory.forget()
+	}
+	close(d.plans)
+}
+
 // Numerics names the arithmetic that KV entries and logits come from: instruction set, weights, element type of pages,
 // ranks. Pages may be exchanged only between devices of one name and one model revision.
 func (d *Device) Numerics() string {
@@ -171,9 +189,14 @@ func (d *Device) Page(rank, id int) []byte {
 	return p.mem[id*p.page : (id+1)*p.page : (id+1)*p.page]
 }
 
-// serve is the device's goroutine: one step after the other.
+// serve is the device's goroutine: one step after the other. Of an abandoned device it is the last to leave.
 func (d *Device) serve() {
 	defer close(d.results)
+	defer func() {
+		if d.left.Load() {
+			_ = d.release() // nobody is there to be told
+		}
+	}()
 	for o := range d.plans {
 		r, err := d.step(o)
 		d.results <- outcome{r, err}

@@ -15,19 +15,25 @@ import (
 
 const golden = "../testdata/golden"
 
-// tiny opens a device on the small gemma3.
-func tiny(t testing.TB, file string, cfg Config) *Device {
+// openTiny opens the small gemma3.
+func openTiny(t testing.TB, file string) *model.Model {
 	t.Helper()
 	m, err := model.Open(filepath.Join(golden, "tiny/gemma3", file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		if err := m.Close(); err != nil {
 			t.Error(err)
 		}
-	}()
-	d, err := Open(m, cfg)
+	})
+	return m
+}
+
+// tiny opens a device on it.
+func tiny(t testing.TB, file string, cfg Config) *Device {
+	t.Helper()
+	d, err := Open(openTiny(t, file), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,3 +8,6 @@ func adviseHuge(b []byte) {
 		_ = unix.Madvise(b, unix.MADV_HUGEPAGE)
 	}
 }
+
+// adviseForget drops what b holds; a failure leaves the memory in use until b is unmapped.
+func adviseForget(b []byte) { _ = unix.Madvise(b, unix.MADV_DONTNEED) }

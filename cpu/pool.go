@@ -18,6 +18,9 @@ const (
 	patience   = 50 * time.Microsecond
 	maxStrikes = 6
 	penalty    = 2000
+	// hung is the wait at the end of an op that no op takes: what is left may never end, and needs no processor to be
+	// waited for.
+	hung = time.Second
 	// benched is how often a helper that was taken out looks whether it may come back.
 	benched = 2 * time.Millisecond
 )
@@ -130,8 +133,12 @@ func (p *pool) await(n, mine int, start time.Time) {
 	}
 	drained := time.Now()
 	for s := 1; int(p.done.Load()) < n; s++ {
-		if s%spins == 0 {
-			runtime.Gosched()
+		if s%spins != 0 {
+			continue
+		}
+		runtime.Gosched()
+		if time.Since(drained) > hung {
+			time.Sleep(idleLimit)
 		}
 	}
 	p.judge(time.Since(drained), drained.Sub(start)/time.Duration(max(mine, 1)))

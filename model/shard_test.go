@@ -3,7 +3,9 @@ package model
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/berthd/berth/kvpool"
@@ -81,7 +83,7 @@ func (c *cover) check(t *testing.T, lo, hi int) {
 // least once. Nothing is copied.
 func TestShardsCover(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
-	kinds := []Type{F32, BF16, Q8_0, Q5_0, Q4_K, Q6_K}
+	kinds := slices.Sorted(maps.Keys(formats))
 	refused := 0
 	for i := range 120 {
 		m := madeModel(r, kinds[i%len(kinds)], i%2 == 0)
