@@ -26,6 +26,7 @@ type upCommand struct {
 	Workers     int           `help:"Worker processes." default:"1"`
 	KVMemory    flags.Bytes   `name:"kv-memory" help:"Memory for KV pages, all workers together." default:"512MiB"`
 	Threads     int           `help:"CPU threads, all workers together. Default: one for each processor."`
+	TP          int           `name:"tp" help:"Tensor-parallel ranks of each worker." default:"1"`
 	MaxModelLen int           `help:"Tokens of one request, prompt and output. Default: the model's."`
 	HTTP        string        `name:"http" help:"Address of the OpenAI API." default:"127.0.0.1:8080"`
 	RPC         string        `name:"rpc" help:"Address for workers." default:"127.0.0.1:8081"`
@@ -103,7 +104,8 @@ func (c *upCommand) workerArgs(i int, path, name, otlp string) []string {
 	}
 	share := max(1, (threads+c.Workers-1-i)/c.Workers)
 	args := []string{"--id", fmt.Sprintf("w%d", i+1), "--router", c.RPC, "--model", path, "--model-name", name,
-		"--kv-memory", fmt.Sprint(uint64(c.KVMemory) / uint64(c.Workers)), "--threads", fmt.Sprint(share), "--otlp", otlp}
+		"--kv-memory", fmt.Sprint(uint64(c.KVMemory) / uint64(c.Workers)), "--threads", fmt.Sprint(share),
+		"--tp", fmt.Sprint(c.TP), "--otlp", otlp}
 	if c.MaxModelLen > 0 {
 		args = append(args, "--max-model-len", fmt.Sprint(c.MaxModelLen))
 	}

@@ -27,9 +27,9 @@ type config struct {
 	Alias          []string      `help:"Further names in the API."`
 	ChatTemplate   string        `help:"A Jinja file, or the name of a built-in. Default: the model file's, else the built-in of its family." placeholder:"FILE|NAME"`
 	Device         string        `help:"cpu (cuda needs a build with the cuda tag)." enum:"cpu,cuda" default:"cpu"`
-	TP             int           `name:"tp" help:"Tensor-parallel ranks." default:"1" aliases:"tensor-parallel-size"`
-	Threads        int           `help:"CPU threads, all ranks together. Default: one for each processor."`
-	KVMemory       memory        `name:"kv-memory" help:"Memory for KV pages: bytes such as 1GiB, or auto: the need of max-seqs × max-model-len, at most half of the machine's limit." default:"auto"`
+	TP             int           `name:"tp" help:"Tensor-parallel ranks: parts of the model, each with pages and threads of its own. At most as many as the model has query heads." default:"1" aliases:"tensor-parallel-size"`
+	Threads        int           `help:"CPU threads, all ranks together; a rank has one at least. Default: one for each processor."`
+	KVMemory       memory        `name:"kv-memory" help:"Memory for KV pages, all ranks together: bytes such as 1GiB, or auto: the need of max-seqs × max-model-len, at most half of the machine's limit." default:"auto"`
 	KVDtype        string        `name:"kv-dtype" help:"Element type of KV pages." enum:"f16,f32" default:"f16" aliases:"kv-cache-dtype"`
 	WeightsDtype   string        `help:"file: compute with the file's quantised weights. f32: expand them all first, slow and exact." enum:"file,f32" default:"file"`
 	BlockSize      int           `help:"Tokens of a page, a power of two ≥ 4." default:"16"`
@@ -71,8 +71,8 @@ func (c *config) check() error {
 	if c.Device != "cpu" {
 		faults = append(faults, errors.New("--device cuda: this build has no CUDA device; use --device cpu"))
 	}
-	if c.TP != 1 {
-		faults = append(faults, fmt.Errorf("--tp %d: this device has one rank; use --tp 1", c.TP))
+	if c.TP < 1 {
+		faults = append(faults, fmt.Errorf("--tp %d: want 1 or more", c.TP))
 	}
 	if c.MaxSeqs < 1 || c.MaxBatchTokens < 1 || c.Lease < 100*time.Millisecond {
 		faults = append(faults, errors.New("--max-seqs and --max-batch-tokens must be 1 or more, --lease 100ms or more"))
@@ -125,7 +125,7 @@ func (c *config) geometry(layout model.KVLayout) kvpool.Geometry {
 	}
 }
 
-// pages is how many pages the KV memory holds.
+// pages is how many pages the KV memory holds, each on every rank.
 func (c *config) pages(g kvpool.Geometry, pageBytes, modelLen int) (int, error) {
 	least := g.Overhead() + g.Demand(c.BlockSize).Pages
 	want := g.Overhead() + c.MaxSeqs*g.Demand(modelLen).Pages

@@ -36,9 +36,12 @@ func load(c *config, log *slog.Logger) (*loaded, error) {
 	if c.MaxModelLen > 0 {
 		modelLen = min(modelLen, c.MaxModelLen)
 	}
-	layout := m.KVLayout()
+	if _, err := m.Shares(c.TP); err != nil {
+		return nil, startUp(&SizingError{"SIZ-003", fmt.Sprintf("--tp %d: %v", c.TP, err)})
+	}
+	layout := m.RankLayout(c.TP)
 	g := c.geometry(layout)
-	pageBytes := layout.PageBytes(c.BlockSize, map[string]int{"f16": 2, "f32": 4}[c.KVDtype])
+	pageBytes := c.TP * layout.PageBytes(c.BlockSize, map[string]int{"f16": 2, "f32": 4}[c.KVDtype])
 	pages, err := c.pages(g, pageBytes, modelLen)
 	if err != nil {
 		return nil, startUp(err)
@@ -57,7 +60,7 @@ func load(c *config, log *slog.Logger) (*loaded, error) {
 	}
 	device, err := cpu.Open(m, cpu.Config{
 		Threads: c.threads(), Pages: pages, BlockSize: c.BlockSize, KV: c.KVDtype, MaxBatchTokens: c.MaxBatchTokens,
-		MaxRows: min(c.MaxSeqs, c.MaxBatchTokens), Dequantise: c.WeightsDtype == "f32",
+		MaxRows: min(c.MaxSeqs, c.MaxBatchTokens), Dequantise: c.WeightsDtype == "f32", Ranks: c.TP,
 	})
 	if err != nil {
 		return nil, startUp(err)
