@@ -22,7 +22,8 @@ var (
 // stepsInFlight is how many steps may be submitted and not waited for: one runs, one is ready behind it.
 const stepsInFlight = 2
 
-// Device runs forward passes of one model on this machine's processors. Submit, Wait and Close are for one goroutine.
+// Device runs forward passes of one model on this machine's processors. Submit, Wait and Close are for one goroutine at a
+// time; Abandon may be called while Wait waits.
 type Device struct {
 	cfg     Config
 	decoder model.Decoder
@@ -35,7 +36,7 @@ type Device struct {
 	plans    chan order
 	results  chan outcome
 	inFlight int
-	closed   bool
+	closed   atomic.Bool
 	left     atomic.Bool                     // abandoned
 	ring     [stepsInFlight + 1]model.Result // so that a result outlives the next Wait's step
 	turn     int
@@ -104,7 +105,7 @@ func (d *Device) release() error {
 // plan, ErrBusy, or nil. The plan must not change until its result was waited for.
 func (d *Device) Submit(p *model.Plan) error {
 	switch {
-	case d.closed:
+	case d.closed.Load():
 		return ErrClosed
 	case d.inFlight == stepsInFlight:
 		return ErrBusy
@@ -121,22 +122,24 @@ func (d *Device) Submit(p *model.Plan) error {
 // until Wait is called again. A *PlanError says that the plan was changed after Submit.
 func (d *Device) Wait() (*model.Result, error) {
 	switch {
-	case d.closed:
+	case d.closed.Load():
 		return nil, ErrClosed
 	case d.inFlight == 0:
 		return nil, ErrIdle
 	}
 	d.inFlight--
-	o := <-d.results
+	o, open := <-d.results
+	if !open {
+		return nil, ErrClosed
+	}
 	return o.result, o.err
 }
 
 // Close waits for the steps in flight, then releases threads and memory.
 func (d *Device) Close() error {
-	if d.closed {
+	if d.closed.Swap(true) {
 		return nil
 	}
-	d.closed = true
 	close(d.plans)
 	for range d.results { // serve closes it when it has ended
 	}
@@ -147,10 +150,9 @@ func (d *Device) Close() error {
 // addresses until it ends, if ever; the memory behind them goes back to the system at once, and what the step still
 // computes from it is lost. The plan must stay as it is for ever.
 func (d *Device) Abandon() {
-	if d.closed {
+	if d.closed.Swap(true) {
 		return
 	}
-	d.closed = true
 	d.left.Store(true)
 	d.memory.forget()
 	for _, r := range d.engine.ranks {

@@ -40,6 +40,9 @@ type cluster struct {
 type setup struct {
 	pages, slots int
 	lease        time.Duration
+	stepTimeout  time.Duration
+	device       func(*hashDevice) Device // that the worker gets; nil: the hashDevice
+	reopen       func() (Device, error)
 }
 
 func start(t *testing.T, s setup) *cluster {
@@ -57,9 +60,16 @@ func start(t *testing.T, s setup) *cluster {
 	if s.lease == 0 {
 		s.lease = time.Minute
 	}
+	if s.stepTimeout == 0 {
+		s.stepTimeout = time.Minute
+	}
+	device := Device(c.device)
+	if s.device != nil {
+		device = s.device(c.device)
+	}
 	w, err := New(Config{
-		ID: "w1", Device: c.device, Vocab: vocab, Routers: []string{"passthrough:router"}, Dial: clusterAddr, Lease: s.lease,
-		StepTimeout: time.Minute, Log: slog.New(slog.DiscardHandler), Card: &workerv1.Card{ChatTemplate: "x"},
+		ID: "w1", Device: device, Reopen: s.reopen, Vocab: vocab, Routers: []string{"passthrough:router"}, Dial: clusterAddr, Lease: s.lease,
+		StepTimeout: s.stepTimeout, Log: slog.New(slog.DiscardHandler), Card: &workerv1.Card{ChatTemplate: "x"},
 		Info: &ledgerv1.WorkerInfo{
 			Address: "w1", Models: []string{"m"}, ModelRevision: []byte("rev"), Numerics: "hash", Layout: "l",
 			Pages: uint64(s.pages), Slots: uint64(s.slots), MaxModelLen: 400, Geometry: &ledgerv1.Geometry{

@@ -87,9 +87,15 @@ func (e *engine) do(ctx context.Context, f func(*engine)) error {
 	}
 }
 
-// run works until ctx ends, the incarnation is fenced, or the device fails; every branch has ended then.
+// run works until ctx ends, the incarnation is fenced, or the device fails; every branch has ended then. If the device is
+// stuck, branches end with the incarnation, as those of a fenced one do.
 func (e *engine) run(ctx context.Context) (err error) {
-	defer func() { e.failAll(err); close(e.done) }()
+	defer func() {
+		if !errors.Is(err, ErrStuck) { // a stuck device may still read what branches and pool hold
+			e.failAll(err)
+		}
+		close(e.done)
+	}()
 	for {
 		if err := e.hear(ctx); err != nil {
 			return err

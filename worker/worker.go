@@ -26,9 +26,12 @@ type Config struct {
 	Routers []string
 	Dial    []grpc.DialOption
 	Lease   time.Duration // of the incarnation; renewed three times a term
-	// StepTimeout takes readiness away while a step runs longer.
+	// A step that runs longer than StepTimeout takes readiness away, ends the incarnation, and has the device replaced.
 	StepTimeout time.Duration
-	Log         *slog.Logger
+	// Reopen gives up the device, which has a step that does not end, and opens another like it. The first may go on reading
+	// its last plan for ever. Nil: the worker ends instead.
+	Reopen func() (Device, error)
+	Log    *slog.Logger
 }
 
 // Validate joins everything that is wrong with c.
@@ -42,6 +45,7 @@ func (c Config) Validate() error {
 	need(c.ID != "", "a worker needs an id")
 	need(len(c.Routers) > 0, "a worker needs a router's address")
 	need(c.Device != nil && c.Vocab > 0, "a worker needs a device and its vocabulary")
+	need(c.StepTimeout > 0, "the step timeout must be more than 0")
 	need(c.Lease >= 100*time.Millisecond, "the lease must be 100 ms or more")
 	need(c.Info.GetSlots() > 0 && c.Info.GetMaxModelLen() > 0, "slots and model length must be 1 or more")
 	return errors.Join(faults...)
@@ -54,6 +58,8 @@ type Worker struct {
 	geometry kvpool.Geometry
 	engine   atomic.Pointer[engine]
 	stats    atomic.Pointer[Stats]
+	device   *watched
+	failures int          // of devices in a row
 	stepping atomic.Int64 // start of the step that runs, Unix nanoseconds, 0 if none
 	draining atomic.Bool
 	metrics  *metrics
@@ -94,11 +100,11 @@ func (w *Worker) Ready() error {
 	if w.draining.Load() {
 		return errors.New("draining")
 	}
-	if w.engine.Load() == nil {
-		return errors.New("not registered with a router")
-	}
 	if at := w.stepping.Load(); at != 0 && time.Since(time.Unix(0, at)) > w.cfg.StepTimeout {
 		return fmt.Errorf("a step has run for more than %v", w.cfg.StepTimeout)
+	}
+	if w.engine.Load() == nil {
+		return errors.New("not registered with a router")
 	}
 	return nil
 }
@@ -106,19 +112,38 @@ func (w *Worker) Ready() error {
 // Stats is the state of the last step.
 func (w *Worker) Stats() Stats { return *w.stats.Load() }
 
-// Run serves until ctx ends, another process takes the worker's name (ErrSuperseded), or the device fails.
+// Run serves until ctx ends, another process takes the worker's name (ErrSuperseded), or the device fails; one that is
+// stuck is replaced.
 func (w *Worker) Run(ctx context.Context) error {
+	w.device = watch(w.cfg.Device, w.cfg.StepTimeout, &w.stepping)
+	defer func() {
+		if !w.Stuck() {
+			w.device.end()
+		}
+	}()
 	for {
-		nonce := make([]byte, 16)
-		rand.Read(nonce)
-		// A fenced nonce is tried once more: the answer tells a lease that ran out from another process of the same name,
-		// which a new registration would fence in its turn.
-		for err := error(nil); !errors.Is(err, errNonceSpent); {
-			if err = w.incarnation(ctx, nonce); !errors.Is(err, ErrFenced) {
+		switch err := w.registered(ctx); {
+		case errors.Is(err, ErrStuck):
+			if err := w.restart(err); err != nil {
 				return err
 			}
+		case errors.Is(err, errNonceSpent):
+			w.cfg.Log.Warn("the ledger has ended this incarnation; registering anew")
+		default:
+			return err
 		}
-		w.cfg.Log.Warn("the ledger has ended this incarnation; registering anew")
+	}
+}
+
+// registered lives under one nonce until that is spent. A fenced nonce is tried once more: the answer tells a lease that
+// ran out from another process of the same name, which a new registration would fence in its turn.
+func (w *Worker) registered(ctx context.Context) error {
+	nonce := make([]byte, 16)
+	rand.Read(nonce)
+	for {
+		if err := w.incarnation(ctx, nonce); !errors.Is(err, ErrFenced) || errors.Is(err, errNonceSpent) {
+			return err
+		}
 	}
 }
 
@@ -179,7 +204,7 @@ func (w *Worker) startEngine(ctx context.Context, l *line, o *ledgerv1.Opened, c
 		numerics: w.cfg.Info.Numerics, layout: w.cfg.Info.Layout,
 	}
 	copy(id.hashKey[:], o.HashKey)
-	e, err := newEngine(watched{w.cfg.Device, w}, w.geometry, int(w.cfg.Info.Pages), id, l, w.note)
+	e, err := newEngine(w.device, w.geometry, int(w.cfg.Info.Pages), id, l, w.note)
 	if err != nil {
 		close(ended)
 		cancel(err) // no other registration of this process would fare better

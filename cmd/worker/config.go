@@ -36,7 +36,7 @@ type config struct {
 	MaxBatchTokens int           `help:"Tokens of a step." default:"256" aliases:"max-num-batched-tokens"`
 	MaxSeqs        int           `help:"Requests that run at once." default:"256" aliases:"max-num-seqs"`
 	MaxModelLen    int           `help:"Tokens of one request, prompt and output. Default: the model's."`
-	StepTimeout    time.Duration `help:"A step that runs longer takes readiness away." default:"30s"`
+	StepTimeout    time.Duration `help:"A step that runs longer takes readiness away and ends the requests that run; the device is given up and opened anew." default:"30s"`
 	DrainTimeout   time.Duration `help:"How long SIGTERM waits for running requests." default:"25s"`
 	Lease          time.Duration `help:"How long the ledger waits for a word from this worker before it fences it." default:"3s"`
 	OTLP           string        `name:"otlp" help:"OTLP/gRPC endpoint for traces, host:port."`
@@ -74,8 +74,8 @@ func (c *config) check() error {
 	if c.TP < 1 {
 		faults = append(faults, fmt.Errorf("--tp %d: want 1 or more", c.TP))
 	}
-	if c.MaxSeqs < 1 || c.MaxBatchTokens < 1 || c.Lease < 100*time.Millisecond {
-		faults = append(faults, errors.New("--max-seqs and --max-batch-tokens must be 1 or more, --lease 100ms or more"))
+	if c.MaxSeqs < 1 || c.MaxBatchTokens < 1 || c.Lease < 100*time.Millisecond || c.StepTimeout <= 0 {
+		faults = append(faults, errors.New("--max-seqs and --max-batch-tokens must be 1 or more, --lease 100ms or more, --step-timeout more than 0"))
 	}
 	if c.BlockSize < 4 || c.BlockSize&(c.BlockSize-1) != 0 || c.BlockSize > 256 {
 		faults = append(faults, &SizingError{"SIZ-004", fmt.Sprintf("--block-size %d: want a power of two from 4 to 256", c.BlockSize)})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,6 +20,8 @@ import (
 // loaded is a model on its device, and what the cluster is told of it.
 type loaded struct {
 	device *cpu.Device
+	config cpu.Config
+	path   string
 	vocab  int
 	card   *workerv1.Card
 	info   *ledgerv1.WorkerInfo
@@ -58,21 +61,41 @@ func load(c *config, log *slog.Logger) (*loaded, error) {
 	if err != nil {
 		return nil, &flags.UsageError{Err: fmt.Errorf("WGT-001: %s: tokenizer or chat template: %w", c.Model, err)}
 	}
-	device, err := cpu.Open(m, cpu.Config{
+	config := cpu.Config{
 		Threads: c.threads(), Pages: pages, BlockSize: c.BlockSize, KV: c.KVDtype, MaxBatchTokens: c.MaxBatchTokens,
 		MaxRows: min(c.MaxSeqs, c.MaxBatchTokens), Dequantise: c.WeightsDtype == "f32", Ranks: c.TP,
-	})
+	}
+	device, err := cpu.Open(m, config)
 	if err != nil {
 		return nil, startUp(err)
 	}
 	revision := m.Revision()
 	log.Info("model loaded", "seconds", time.Since(began).Seconds(), "numerics", device.Numerics(),
 		"pages", pages, "page_bytes", pageBytes, "max_model_len", modelLen)
-	return &loaded{device: device, vocab: m.Vocab, card: card, info: &ledgerv1.WorkerInfo{
+	return &loaded{device: device, config: config, path: c.Model, vocab: m.Vocab, card: card, info: &ledgerv1.WorkerInfo{
 		Address: c.Advertise, Models: c.names(), ModelRevision: revision[:], Numerics: device.Numerics(),
 		Layout: fmt.Sprintf("%s block %d", c.KVDtype, c.BlockSize), Geometry: geometryMessage(g), Pages: uint64(pages),
 		Slots: uint64(min(c.MaxSeqs, c.MaxBatchTokens)), MaxModelLen: uint64(modelLen), Card: fingerprint, Device: c.Device, Tp: uint32(c.TP),
 	}}, nil
+}
+
+// reopen gives up the device, which has a step that does not end, and opens another on the same weights.
+func (l *loaded) reopen() (worker.Device, error) {
+	l.device.Abandon()
+	m, err := model.Open(l.path)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	if revision := m.Revision(); !bytes.Equal(revision[:], l.info.ModelRevision) {
+		return nil, fmt.Errorf("WGT-001: %s: holds other weights than when the worker started", l.path)
+	}
+	device, err := cpu.Open(m, l.config)
+	if err != nil {
+		return nil, err
+	}
+	l.device = device
+	return device, nil
 }
 
 // startUp makes what is wrong with the file or the sizes a matter of usage.

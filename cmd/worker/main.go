@@ -56,14 +56,19 @@ func run(c *config) (err error) {
 	if err != nil {
 		return err
 	}
-	defer loaded.device.Close()
-	w, err := worker.New(worker.Config{
+	var w *worker.Worker
+	defer func() {
+		if w == nil || !w.Stuck() {
+			loaded.device.Close()
+		}
+	}()
+	w, err = worker.New(worker.Config{
 		ID: c.ID, Info: loaded.info, Card: loaded.card, Device: loaded.device, Vocab: loaded.vocab, Routers: c.Router,
 		Dial: []grpc.DialOption{
 			grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 		},
-		Lease: c.Lease, StepTimeout: c.StepTimeout, Log: log,
+		Lease: c.Lease, StepTimeout: c.StepTimeout, Reopen: loaded.reopen, Log: log,
 	})
 	if err != nil {
 		return err
