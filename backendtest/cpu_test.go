@@ -2,6 +2,7 @@ package backendtest_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/berthd/berth/backendtest"
@@ -36,3 +37,15 @@ func TestCPU(t *testing.T) {
 func TestReference(t *testing.T) { backendtest.RunTiny(t, openCPU(true)) }
 
 func BenchmarkCPU(b *testing.B) { backendtest.Benchmark(b, openCPU(false)) }
+
+// BenchmarkRanks is BenchmarkCPU on ranks that share the same threads.
+func BenchmarkRanks(b *testing.B) {
+	for _, ranks := range []int{1, 2} {
+		b.Run(fmt.Sprintf("tp%d", ranks), func(b *testing.B) {
+			backendtest.Benchmark(b, func(t testing.TB, m *model.Model, s backendtest.Shape) backendtest.Device {
+				s.Ranks = ranks
+				return openCPU(false)(t, m, s)
+			})
+		})
+	}
+}
