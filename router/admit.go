@@ -11,6 +11,7 @@ import (
 	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
 	"github.com/berthd/berth/consensus"
 	"github.com/berthd/berth/consensus/ledger"
+	"github.com/berthd/berth/kvpool"
 )
 
 // headroomTokens is how much of what it may generate a request is granted room for at admission; its worker asks for
@@ -44,12 +45,12 @@ func (c *claims) add(d *decision) func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	x := c.pending[d.Worker]
-	c.pending[d.Worker] = claim{x.pages + d.chosen.Pages, x.slots + 1}
+	c.pending[d.Worker] = claim{x.pages + d.chosen.Pages, x.slots + d.chosen.SlotsNeeded}
 	return sync.OnceFunc(func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		x := c.pending[d.Worker]
-		if x = (claim{x.pages - d.chosen.Pages, x.slots - 1}); x.slots == 0 {
+		if x = (claim{x.pages - d.chosen.Pages, x.slots - d.chosen.SlotsNeeded}); x.slots == 0 {
 			delete(c.pending, d.Worker)
 			return
 		}
@@ -70,19 +71,28 @@ func (c *claims) of(worker string) claim {
 	return c.pending[worker]
 }
 
-// admit finds the request a place and reserves it: it waits in its lane until it is the first one and there is room.
-// Until deadline; again says that it was admitted before.
+// admit finds a queued request a place and reserves it; again says that it was admitted before.
 func (r *Router) admit(ctx context.Context, q *request, again bool) (*reservation, error) {
 	limit := r.cfg.QueueTimeout
 	if again {
 		limit = r.cfg.ResumeTimeout
-	}
-	timer, stop := context.WithTimeout(ctx, limit)
-	defer stop()
-	if err := r.enter(q, again); err != nil {
-		return nil, err
+		r.queue.rejoin(q.ticket)
 	}
 	defer func() { r.queue.leave(q.ticket) }()
+	for {
+		res, err := r.admitWithin(ctx, q, limit)
+		if !q.patient(err) {
+			return res, err
+		}
+		r.queue.leave(q.ticket)
+		r.queue.rejoin(q.ticket)
+	}
+}
+
+// admitWithin waits in the request's lane until it is the first one and there is room, at most for the given time.
+func (r *Router) admitWithin(ctx context.Context, q *request, limit time.Duration) (*reservation, error) {
+	timer, stop := context.WithTimeout(ctx, limit)
+	defer stop()
 	for {
 		d, err := r.awaitRoom(ctx, timer, q)
 		if err != nil {
@@ -107,11 +117,8 @@ func (r *Router) admit(ctx context.Context, q *request, again bool) (*reservatio
 	}
 }
 
-func (r *Router) enter(q *request, again bool) error {
-	if again {
-		r.queue.rejoin(q.ticket)
-		return nil
-	}
+// enter puts the request into the queue.
+func (r *Router) enter(q *request) error {
 	if err := r.cfg.Ledger.Ready(); err != nil {
 		return noQuorum(err)
 	}
@@ -193,16 +200,23 @@ func (r *Router) candidates(v *ledger.View, q *request) []candidate {
 		}
 		pending := r.claims.of(w.Name)
 		g := w.Geometry
+		slots := min(uint64(q.bestOf), max(1, w.Info.GetSlots()))
 		out = append(out, candidate{
 			Worker: w.Name, Incarnation: w.Incarnation,
-			Pages:    uint64(g.Demand(len(q.prompt) + min(q.maxTokens, headroomTokens)).Pages),
-			PagesMax: uint64(g.Demand(q.total()).Pages),
+			Pages:    min(q.pages(g, int(slots)), w.Capacity),
+			PagesMax: uint64(g.Demand(q.total()).Pages), SlotsNeeded: slots,
 			Capacity: w.Capacity, Granted: w.Granted + pending.pages,
 			Slots: w.Info.GetSlots(), SlotsUsed: w.SlotsUsed + pending.slots, Waiters: len(w.Waiters),
 			MaxTokens: w.Info.GetMaxModelLen(), Hit: r.prefixes.hit(w.Name, g, q.chains.of(w)),
 		})
 	}
 	return out
+}
+
+// pages are what the request needs now: a branch with room ahead, and its forks up to the slots.
+func (q *request) pages(g kvpool.Geometry, slots int) uint64 {
+	soon := len(q.prompt) + min(q.maxTokens, headroomTokens)
+	return uint64(g.Demand(soon).Pages + (slots-1)*g.Fork(len(q.prompt), soon).Pages)
 }
 
 // reserve asks the ledger. Neither a reservation nor an error: try again.
@@ -213,7 +227,7 @@ func (r *Router) reserve(ctx context.Context, q *request, d *decision) (*reserva
 	span.reserving(&c)
 	result, err := r.cfg.Session.Do(spanCtx, &ledgerv1.Command{Kind: &ledgerv1.Command_Reserve{Reserve: &ledgerv1.Reserve{
 		RequestId: q.id, Worker: c.Worker, Incarnation: c.Incarnation, ShareGroup: openGroup, Tenant: openTenant,
-		Pages: c.Pages, Slots: 1, PagesMax: c.PagesMax, PromptTokens: uint64(len(q.prompt)), MaxTokens: uint64(q.maxTokens),
+		Pages: c.Pages, Slots: c.SlotsNeeded, Branches: uint32(q.bestOf), PagesMax: c.PagesMax, PromptTokens: uint64(len(q.prompt)), MaxTokens: uint64(q.maxTokens),
 	}}})
 	span.reserved(result.GetRevision())
 	span.end(err)

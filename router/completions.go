@@ -3,8 +3,12 @@ package router
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net/http"
 	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
 )
 
 // completions serves /v1/completions and /v1/chat/completions.
@@ -15,20 +19,18 @@ func (r *Router) completions(w http.ResponseWriter, req *http.Request) error {
 		return err
 	}
 	defer f.done() // for a panic
-	q, err := r.prepare(ctx, f, strings.HasSuffix(req.URL.Path, "/chat/completions"))
+	qs, err := r.prepare(ctx, f, strings.HasSuffix(req.URL.Path, "/chat/completions"))
 	f.done()
 	if err != nil {
 		return err
 	}
-	created := r.cfg.Now().Unix()
+	created, q := r.cfg.Now().Unix(), qs[0]
 	if !q.stream {
-		return r.generate(ctx, q, &body{w: w, timeout: r.cfg.WriteTimeout, q: q, created: created})
+		return r.generateAll(ctx, qs, newBody(w, r.cfg.WriteTimeout, qs, created))
 	}
-	out := &events{
-		w: w, control: http.NewResponseController(w), timeout: r.cfg.WriteTimeout, q: q, created: created,
-		chunked: req.ProtoMajor == 1 && req.ProtoMinor == 1,
-	}
-	err = r.generate(ctx, q, out)
+	out := newEvents(w, r.cfg.WriteTimeout, qs, created)
+	out.chunked = req.ProtoMajor == 1 && req.ProtoMinor == 1
+	err = r.generateAll(ctx, qs, out)
 	if err == nil || !out.begun || errors.Is(err, errGone) {
 		return err
 	}
@@ -40,8 +42,8 @@ func (r *Router) completions(w http.ResponseWriter, req *http.Request) error {
 	return nil
 }
 
-// prepare reads a request until it is known what to run, and that it can run at all.
-func (r *Router) prepare(ctx context.Context, f *fields, chat bool) (*request, error) {
+// prepare reads a request until it is known what to run, and that it can run at all: one for each of its prompts.
+func (r *Router) prepare(ctx context.Context, f *fields, chat bool) ([]*request, error) {
 	name, ok := f.text("model")
 	if !ok {
 		f.fail(invalid("model", "model is missing: GET /v1/models lists those that exist"))
@@ -54,7 +56,7 @@ func (r *Router) prepare(ctx context.Context, f *fields, chat bool) (*request, e
 	if err != nil {
 		return nil, err
 	}
-	q := &request{id: requestID(ctx), chat: chat, model: name, card: k, params: readParams(f, chat, k.tok.Len())}
+	q := request{id: requestID(ctx), chat: chat, model: name, card: k, params: readParams(f, chat, k.tok.Len())}
 	if f.fault != nil {
 		return nil, f.fault
 	}
@@ -62,19 +64,52 @@ func (r *Router) prepare(ctx context.Context, f *fields, chat bool) (*request, e
 		return nil, err
 	}
 	to := r.reach(name, k)
+	prompts, err := r.prompts(ctx, f, &q, to)
+	if err != nil {
+		return nil, err
+	}
+	if len(prompts) > 1 {
+		q.batch = &batch{}
+	}
+	qs := make([]*request, len(prompts))
+	for i, p := range prompts {
+		one := q
+		one.prompt, one.first = p.ids, i*q.bestOf
+		if i > 0 && !q.seeded { // equal prompts are to differ as equal requests do
+			one.sampling = proto.CloneOf(q.sampling)
+			one.sampling.Seed = rand.Uint64()
+		}
+		if q.echo {
+			if one.echoed = p.text; p.text == "" {
+				one.echoed = k.tok.Decode(p.ids, q.keepSpecial)
+			}
+			one.echoedRunes = utf8.RuneCountInString(one.echoed)
+		}
+		if err := one.bound(to); err != nil {
+			return nil, err
+		}
+		qs[i] = &one
+	}
+	return qs, nil
+}
+
+// prompts turns what a request says into tokens.
+func (r *Router) prompts(ctx context.Context, f *fields, q *request, to reach) (out []prompt, err error) {
 	_, span := r.trace.start(ctx, spanTokenize)
-	if chat {
-		q.prompt, err = readChat(f, k)
+	if q.chat {
+		out = make([]prompt, 1)
+		out[0].ids, err = readChat(f, q.card)
 	} else {
-		q.prompt, err = readPrompt(f, k, r.promptLimit(to), q.maxTokens)
+		out, err = readPrompts(f, q.card, max(1, maxChoices/q.bestOf), r.promptLimit(to), q.maxTokens)
 	}
 	span.end(err)
 	if err == nil {
 		err = f.fault
 	}
-	if err != nil {
-		return nil, err
-	}
-	r.trace.note(ctx, func(rec *record) { rec.prompt = len(q.prompt) })
-	return q, q.bound(to)
+	r.trace.note(ctx, func(rec *record) {
+		for _, p := range out {
+			rec.prompt += len(p.ids)
+		}
+	})
+	return out, err
 }

@@ -3,6 +3,7 @@ package router
 import (
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/berthd/berth/model/tokenizer"
 )
@@ -20,6 +21,9 @@ type detok struct {
 
 	tokens  int
 	pending string
+	decoded int    // bytes of text that the ids have made
+	runes   int    // characters of it
+	given   int    // bytes of it that were given out
 	matched string // the stop string found, "" if none
 	stopID  int32  // the id that ended it, −1 if none
 }
@@ -48,6 +52,7 @@ func (d *detok) add(id int32) (text string, over bool) {
 func (d *detok) take(text string, stopped bool) (string, bool) {
 	from := len(d.pending)
 	d.pending += text
+	d.decoded, d.runes = d.decoded+len(text), d.runes+utf8.RuneCountInString(text)
 	if d.tokens > d.after {
 		if at, stop := firstStop(d.pending, d.stops, from); stop != "" {
 			d.matched = stop
@@ -56,12 +61,14 @@ func (d *detok) take(text string, stopped bool) (string, bool) {
 			}
 			out := d.pending[:at]
 			d.pending = ""
+			d.given += at
 			return out, true
 		}
 	}
 	certain := len(d.pending) - heldBack(d.pending, d.stops)
 	out := d.pending[:certain]
 	d.pending = d.pending[certain:]
+	d.given += certain
 	return out, stopped
 }
 
@@ -73,6 +80,7 @@ func (d *detok) end() string {
 	text, _ := d.take(d.decoder.Flush(), true)
 	if d.matched == "" {
 		text += d.pending
+		d.given += len(d.pending)
 		d.pending = ""
 	}
 	return text

@@ -4,11 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"slices"
-	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -33,6 +29,9 @@ func (r *Router) generate(ctx context.Context, q *request, out output) error {
 			return err
 		}
 		q.admitted, q.worker = true, res.worker
+		if q.batch != nil {
+			q.batch.admitted.Store(true)
+		}
 		err = r.dispatch(ctx, q, res, out)
 		var again *lost
 		if !errors.As(err, &again) {
@@ -61,13 +60,15 @@ func (r *Router) dispatch(ctx context.Context, q *request, res *reservation, out
 		return &lost{err}
 	}
 	defer release()
-	stream, err := workerv1.NewWorkerClient(conn).Generate(call, generateRequest(q, res))
+	client := workerv1.NewWorkerClient(conn)
+	stream, err := client.Generate(call, generateRequest(q, res))
 	if err != nil {
 		r.drop(ctx, res.id)
 		return r.lostOrGone(ctx, q, err, false)
 	}
-	a := &arrival{r: r, q: q, out: out, detok: newDetok(q), flight: r.flights.begin(res, q.maxTokens, cut)}
-	a.usage.prompt = len(q.prompt)
+	a := newArrival(r, q, out)
+	a.flight = r.flights.begin(res, q.maxTokens*q.bestOf, cut)
+	a.stop = func(branch int) { r.stop(call, client, q, res, branch) }
 	defer r.flights.end(a.flight)
 	if r.cfg.Ledger.View().Incarnation(res.in.Incarnation) == nil {
 		cut(errFenced) // before there was a flight that the warden could cut
@@ -78,10 +79,24 @@ func (r *Router) dispatch(ctx context.Context, q *request, res *reservation, out
 		r.drop(ctx, res.id)
 	}
 	span.generated(res, a)
-	r.trace.note(ctx, func(rec *record) {
-		rec.usage, rec.reason, rec.first, rec.last = a.usage, a.reason, a.first, a.last
-	})
+	var again *lost
+	if !errors.As(err, &again) {
+		q.usage = a.usage
+		r.trace.note(ctx, func(rec *record) { rec.arrived(a) })
+	}
 	return err
+}
+
+// stop ends one branch of a request on its worker. A worker that does not hear of it goes on, for nobody.
+func (r *Router) stop(ctx context.Context, client workerv1.WorkerClient, q *request, res *reservation, branch int) {
+	ctx, cancel := context.WithTimeout(ctx, dropTimeout)
+	defer cancel()
+	_, err := client.Stop(ctx, &workerv1.StopRequest{
+		Reservation: res.id, Incarnation: res.in.Incarnation, Branch: uint32(branch),
+	})
+	if err != nil {
+		r.cfg.Log.Warn("branch not stopped", "request_id", q.id, "worker", res.worker, "error", err.Error())
+	}
 }
 
 func (r *Router) addressOf(res *reservation) string {
@@ -96,6 +111,7 @@ func generateRequest(q *request, res *reservation) *workerv1.GenerateRequest {
 		RequestId: q.id, Reservation: res.id, Incarnation: res.in.Incarnation, Attempt: 1, Key: res.key,
 		ShareGroup: openGroup, Pages: res.in.Pages, CacheSalt: q.salt, Prompt: q.prompt,
 		MaxTokens: uint32(q.maxTokens), MinTokens: uint32(q.minTokens), StopIds: q.stopIDsOf(), Sampling: q.sampling,
+		Branches: uint32(q.bestOf), Slots: uint32(res.in.SlotsNeeded), Scoring: q.scoring(), PromptScoring: q.promptScoring(),
 	}
 }
 
@@ -114,136 +130,4 @@ func (r *Router) lostOrGone(ctx context.Context, q *request, err error, tokens b
 		return fmt.Errorf("worker %s refuses the request: %w", q.worker, err)
 	}
 	return &lost{err}
-}
-
-// arrival takes a worker's replies apart.
-type arrival struct {
-	r      *Router
-	q      *request
-	out    output
-	detok  *detok
-	flight *flight
-	heard  bool // the worker has said something: it has the reservation
-	over   bool // no more text may follow
-	usage  usage
-	reason string    // how it ended
-	first  time.Time // when the first token came
-	last   time.Time
-}
-
-// receive passes replies on until the branch has ended, a stop string has ended it, or something broke.
-func (a *arrival) receive(ctx context.Context, stream grpc.ServerStreamingClient[workerv1.GenerateReply]) error {
-	for {
-		m, err := stream.Recv()
-		if err != nil {
-			if errors.Is(err, io.EOF) {
-				err = errors.New("its stream ended without a word")
-			}
-			if cause := context.Cause(stream.Context()); errors.Is(cause, errFenced) {
-				err = cause
-			}
-			return a.r.lostOrGone(ctx, a.q, err, a.usage.completion > 0)
-		}
-		a.heard = true
-		switch k := m.Kind.(type) {
-		case *workerv1.GenerateReply_Started:
-			if err := a.cached(k.Started.CachedTokens); err != nil {
-				return err
-			}
-			if err := gone(a.out.begin()); err != nil {
-				return err
-			}
-		case *workerv1.GenerateReply_Tokens:
-			if err := a.tokens(k.Tokens); err != nil || a.detok.matched != "" {
-				return err
-			}
-		case *workerv1.GenerateReply_Finished:
-			return a.finished(k.Finished)
-		}
-	}
-}
-
-// gone makes a failed write what it means.
-func gone(err error) error {
-	if err != nil {
-		return fmt.Errorf("%w: %w", errGone, err)
-	}
-	return nil
-}
-
-// tokens passes the text of new ids on. A position that is not the next one means that tokens are missing: the answer
-// cannot be right any more.
-func (a *arrival) tokens(t *workerv1.Tokens) error {
-	if int(t.Position) != a.usage.completion {
-		return workerLost(a.q.worker, fmt.Sprintf("it sent position %d after %d tokens", t.Position, a.usage.completion))
-	}
-	if most := a.q.maxTokens; len(t.Ids) > most-a.usage.completion {
-		return workerLost(a.q.worker, fmt.Sprintf("it sent %d tokens of at most %d", a.usage.completion+len(t.Ids), most))
-	}
-	a.timed()
-	var text []byte
-	var used []int32
-	for _, id := range t.Ids {
-		if a.over || id < 0 || int(id) >= a.q.card.tok.Len() {
-			return workerLost(a.q.worker, fmt.Sprintf("it sent id %d, which cannot follow", id))
-		}
-		a.usage.completion++
-		used = append(used, id)
-		var part string
-		part, a.over = a.detok.add(id)
-		text = append(text, part...)
-		if a.detok.matched != "" {
-			if err := gone(a.out.delta(string(text), used)); err != nil {
-				return err
-			}
-			return a.end(finish{"stop", a.detok.matched, a.usage})
-		}
-	}
-	a.r.flights.produced(a.flight, len(used), a.last)
-	return gone(a.out.delta(string(text), used))
-}
-
-// cached takes the number of prompt tokens that were in the cache, which cannot be more than there are.
-func (a *arrival) cached(tokens uint32) error {
-	if int(tokens) > a.usage.prompt {
-		return workerLost(a.q.worker, fmt.Sprintf("it found %d of %d prompt tokens in its cache", tokens, a.usage.prompt))
-	}
-	a.usage.cached = int(tokens)
-	return nil
-}
-
-func (a *arrival) timed() {
-	a.last = a.r.cfg.Now()
-	if a.first.IsZero() {
-		a.first = a.last
-	}
-}
-
-func (a *arrival) finished(f *workerv1.Finished) error {
-	reason, ok := reasonOf(f.Reason)
-	if !ok || int(f.OutputTokens) != a.usage.completion {
-		why := fmt.Sprintf("it ended with %v after %d of %d tokens", f.Reason, a.usage.completion, f.OutputTokens)
-		return workerLost(a.q.worker, why)
-	}
-	if err := a.cached(f.CachedTokens); err != nil {
-		return err
-	}
-	if text := a.detok.end(); text != "" {
-		if err := gone(a.out.delta(text, nil)); err != nil {
-			return err
-		}
-	}
-	end := finish{reason: reason, usage: a.usage}
-	switch {
-	case a.detok.matched != "":
-		end.reason, end.stop = "stop", a.detok.matched
-	case reason == "stop" && slices.Contains(a.q.stopIDs, a.detok.stopID):
-		end.stop = a.detok.stopID
-	}
-	return a.end(end)
-}
-
-func (a *arrival) end(f finish) error {
-	a.reason = f.reason
-	return gone(a.out.end(f))
 }

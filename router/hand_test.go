@@ -52,6 +52,7 @@ type hand struct {
 	held     map[uint64]bool
 	returned map[string]uint64
 	asked    []*ask
+	stops    []*workerv1.StopRequest
 	notices  []*workerv1.Notice
 	resets   int
 	order    []uint64 // sequences in the order of their results
@@ -259,34 +260,83 @@ func (w *hand) Generate(r *ask, s grpc.ServerStreamingServer[workerv1.GenerateRe
 	claimed := w.proposeLocked(&ledgerv1.Command{Kind: &ledgerv1.Command_Claim{Claim: claim}})
 	w.mu.Unlock()
 	<-claimed
-	reason, sent, err := w.run(r, s)
-	if err != nil {
-		reason = ledgerv1.FinishReason_FINISH_REASON_CANCELLED
+	reasons, sent, err := w.run(r, s)
+	reason := ledgerv1.FinishReason_FINISH_REASON_CANCELLED
+	if err == nil {
+		reason = reasons[len(reasons)-1]
 	}
 	<-w.end(r, reason)
 	if err != nil {
 		return err
 	}
-	return s.Send(&workerv1.GenerateReply{Kind: &workerv1.GenerateReply_Finished{Finished: &workerv1.Finished{
-		Reason: reason, CachedTokens: w.found(r), OutputTokens: sent,
-	}}})
-}
-
-func (w *hand) run(r *ask, s grpc.ServerStreamingServer[workerv1.GenerateReply]) (ending, uint32, error) {
-	started := &workerv1.Started{CachedTokens: w.found(r)}
-	if err := s.Send(&workerv1.GenerateReply{Kind: &workerv1.GenerateReply_Started{Started: started}}); err != nil {
-		return 0, 0, err
-	}
-	sent := uint32(0)
-	reason, err := w.play(s.Context(), r, func(ids ...int32) error {
-		if err := s.Context().Err(); err != nil {
+	for i := range reasons {
+		if err := s.Send(&workerv1.GenerateReply{Kind: &workerv1.GenerateReply_Finished{Finished: &workerv1.Finished{
+			Reason: reasons[i], CachedTokens: w.found(r), OutputTokens: sent[i], Branch: uint32(i),
+		}}}); err != nil {
 			return err
 		}
-		m := &workerv1.Tokens{Attempt: r.Attempt, Position: sent, Ids: ids}
-		sent += uint32(len(ids))
-		return s.Send(&workerv1.GenerateReply{Kind: &workerv1.GenerateReply_Tokens{Tokens: m}})
-	})
-	return reason, sent, err
+	}
+	return nil
+}
+
+// Stop implements worker.v1.Worker: a hand goes on, as one that hears of it too late does.
+func (w *hand) Stop(_ context.Context, r *workerv1.StopRequest) (*workerv1.StopReply, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stops = append(w.stops, r)
+	return &workerv1.StopReply{}, nil
+}
+
+// run plays all branches, one after the other.
+func (w *hand) run(r *ask, s grpc.ServerStreamingServer[workerv1.GenerateReply]) (reasons []ending, sent []uint32, err error) {
+	started := &workerv1.Started{CachedTokens: w.found(r)}
+	if err := s.Send(&workerv1.GenerateReply{Kind: &workerv1.GenerateReply_Started{Started: started}}); err != nil {
+		return nil, nil, err
+	}
+	if r.PromptScoring != nil {
+		m := &workerv1.PromptScores{Position: 1}
+		for _, id := range r.Prompt[1:] {
+			m.Scores = append(m.Scores, playedScore(id, r.PromptScoring))
+		}
+		if err := s.Send(&workerv1.GenerateReply{Kind: &workerv1.GenerateReply_PromptScores{PromptScores: m}}); err != nil {
+			return nil, nil, err
+		}
+	}
+	for branch := range r.Branches {
+		at := uint32(0)
+		reason, err := w.play(context.WithValue(s.Context(), branchKey{}, branch), r, func(ids ...int32) error {
+			if err := s.Context().Err(); err != nil {
+				return err
+			}
+			m := &workerv1.Tokens{Attempt: r.Attempt, Position: at, Ids: ids, Branch: branch}
+			for _, id := range ids {
+				if r.Scoring != nil {
+					m.Scores = append(m.Scores, playedScore(id, r.Scoring))
+				}
+			}
+			at += uint32(len(ids))
+			return s.Send(&workerv1.GenerateReply{Kind: &workerv1.GenerateReply_Tokens{Tokens: m}})
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		reasons, sent = append(reasons, reason), append(sent, at)
+	}
+	return reasons, sent, nil
+}
+
+// branchKey is where a play finds which branch it plays.
+type branchKey struct{}
+
+func branchOf(ctx context.Context) uint32 { return ctx.Value(branchKey{}).(uint32) }
+
+// playedScore is what a hand says of a token: it is −id/1000, and the likeliest are 300, 301, ….
+func playedScore(id int32, s *workerv1.Scoring) *workerv1.Score {
+	m := &workerv1.Score{Logprob: -float32(id) / 1000, Rank: uint32(id)}
+	for k := range s.Top {
+		m.TopIds, m.TopLogprobs = append(m.TopIds, 300+int32(k)), append(m.TopLogprobs, -float32(k)/10)
+	}
+	return m
 }
 
 func (w *hand) found(r *ask) uint32 {

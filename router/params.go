@@ -21,6 +21,7 @@ type params struct {
 	maxTokens    int // −1: as many as there is room for
 	minTokens    int
 	sampling     *workerv1.Sampling
+	seeded       bool // by the client
 	stops        []string
 	stopIDs      []int32 // the client's
 	ignoreEOS    bool
@@ -30,18 +31,26 @@ type params struct {
 	includeUsage bool
 	returnIDs    bool
 	salt         string
+	choices
 }
 
 // readParams reads all members that completions and chats share.
 func readParams(f *fields, chat bool, vocab int) params {
 	refuseUnbuilt(f, chat)
+	stream := f.boolean("stream", false)
+	wanted := readChoices(f, chat, stream)
+	least := int64(1)
+	if wanted.onlyPrompt(chat) {
+		least = 0
+	}
 	p := params{
-		maxTokens:   int(f.integer("max_tokens", -1, 1, math.MaxInt32)),
+		choices:     wanted,
+		maxTokens:   int(f.integer("max_tokens", -1, least, math.MaxInt32)),
 		minTokens:   int(f.integer("min_tokens", 0, 0, math.MaxInt32)),
 		ignoreEOS:   f.boolean("ignore_eos", false),
 		includeStop: f.boolean("include_stop_str_in_output", false),
 		keepSpecial: !f.boolean("skip_special_tokens", true),
-		stream:      f.boolean("stream", false),
+		stream:      stream,
 		returnIDs:   f.boolean("return_token_ids", false),
 		stops:       readStops(f),
 	}
@@ -49,11 +58,12 @@ func readParams(f *fields, chat bool, vocab int) params {
 	if v := f.integer("max_completion_tokens", -1, 1, math.MaxInt32); v > 0 {
 		p.maxTokens = int(v)
 	}
-	if p.maxTokens > 0 && p.minTokens > p.maxTokens {
+	if p.maxTokens >= 0 && p.minTokens > p.maxTokens {
 		f.fail(invalid("min_tokens", "min_tokens %d must not be above max_tokens %d", p.minTokens, p.maxTokens))
 	}
 	p.includeUsage = readStreamOptions(f, p.stream)
 	p.sampling = readSampling(f, vocab)
+	_, p.seeded = f.get("seed")
 	if raw, ok := f.get("stop_token_ids"); ok {
 		list, isList, many, err := ids(raw, "stop_token_ids", vocab, maxStopIDs)
 		switch {

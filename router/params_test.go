@@ -60,13 +60,12 @@ var refusedFields = []refusal{
 	{"\"user\":\"\xc4\xe3\xba\xc3\"", "REQ-001", ""}, // GBK
 	{`"user":`, "REQ-001", "user"},
 	{`"n":0`, "REQ-001", "n"},
-	{`"n":2`, "REQ-002", "n"},
-	{`"best_of":2`, "REQ-002", "best_of"},
-	{`"logprobs":0`, "REQ-002", "logprobs"},
-	{`"logprobs":true`, "REQ-002", "logprobs"},
-	{`"top_logprobs":2`, "REQ-002", "top_logprobs"},
-	{`"prompt_logprobs":1`, "REQ-002", "prompt_logprobs"},
-	{`"echo":true`, "REQ-002", "echo"},
+	{`"n":129`, "REQ-001", "n"},
+	{`"n":1.5`, "REQ-001", "n"},
+	{`"logprobs":"yes"`, "REQ-001", "logprobs"},
+	{`"prompt_logprobs":21`, "REQ-001", "prompt_logprobs"},
+	{`"prompt_logprobs":-1`, "REQ-001", "prompt_logprobs"},
+	{`"prompt_logprobs":1,"stream":true`, "REQ-001", "prompt_logprobs"},
 	{`"tools":[{"type":"function"}]`, "REQ-002", "tools"},
 	{`"tool_choice":"required"`, "REQ-002", "tool_choice"},
 	{`"functions":[{}]`, "REQ-002", "functions"},
@@ -85,8 +84,19 @@ var refusedBodies = []refusal{
 	{`{"model":"tiny","prompt":[]}`, "REQ-001", "prompt"},
 	{`{"model":"tiny","prompt":[[]]}`, "REQ-001", "prompt"},
 	{`{"model":"tiny","prompt":[""]}`, "REQ-001", "prompt"},
-	{`{"model":"tiny","prompt":["",""]}`, "REQ-002", "prompt"},
-	{`{"model":"tiny","prompt":[[1],[2]]}`, "REQ-002", "prompt"},
+	{`{"model":"tiny","prompt":["",""]}`, "REQ-001", "prompt"},
+	{`{"model":"tiny","prompt":["a",""]}`, "REQ-001", "prompt"},
+	{`{"model":"tiny","prompt":["a",5]}`, "REQ-001", "prompt"},
+	{`{"model":"tiny","prompt":[[1],[99999]]}`, "REQ-001", "prompt"},
+	{`{"model":"tiny","n":128,"prompt":[[1]` + strings.Repeat(",[1]", 16) + `]}`, "REQ-001", "prompt"},
+	{`{"model":"tiny","prompt":"hi","n":3,"best_of":2}`, "REQ-001", "best_of"},
+	{`{"model":"tiny","prompt":"hi","n":1,"best_of":2,"stream":true}`, "REQ-001", "best_of"},
+	{`{"model":"tiny","prompt":"hi","best_of":129}`, "REQ-001", "best_of"},
+	{`{"model":"tiny","prompt":"hi","logprobs":21}`, "REQ-001", "logprobs"},
+	{`{"model":"tiny","prompt":"hi","logprobs":true}`, "REQ-001", "logprobs"},
+	{`{"model":"tiny","prompt":"hi","top_logprobs":2}`, "REQ-002", "top_logprobs"},
+	{`{"model":"tiny","prompt":"hi","echo":1}`, "REQ-001", "echo"},
+	{`{"model":"tiny","prompt":"hi","echo":true,"max_tokens":-1}`, "REQ-001", "max_tokens"},
 	{`{"model":"tiny","prompt":[-1]}`, "REQ-001", "prompt"},
 	{`{"model":"tiny","prompt":[2147483648]}`, "REQ-001", "prompt"},
 	{`{"model":"tiny","prompt":[4096]}`, "REQ-001", "prompt"},
@@ -100,6 +110,17 @@ var refusedBodies = []refusal{
 	{`null`, "REQ-001", ""},
 	{``, "REQ-001", ""},
 	{`{"model":"tiny","prompt":"hi"} {}`, "REQ-001", "prompt"},
+}
+
+// refusedChats are whole bodies of chats.
+var refusedChats = []refusal{
+	{`{"model":"tiny","messages":[{"role":"robot","content":"hi"}]}`, "REQ-001", "messages[0].role"},
+	{`{"model":"tiny","messages":[{"role":"user","content":"hi"}],"logprobs":3}`, "REQ-001", "logprobs"},
+	{`{"model":"tiny","messages":[{"role":"user","content":"hi"}],"top_logprobs":3}`, "REQ-001", "top_logprobs"},
+	{`{"model":"tiny","messages":[{"role":"user","content":"hi"}],"logprobs":true,"top_logprobs":21}`, "REQ-001", "top_logprobs"},
+	{`{"model":"tiny","messages":[{"role":"user","content":"hi"}],"best_of":2}`, "REQ-002", "best_of"},
+	{`{"model":"tiny","messages":[{"role":"user","content":"hi"}],"echo":true}`, "REQ-002", "echo"},
+	{`{"model":"tiny","messages":[{"role":"user","content":"hi"}],"prompt_logprobs":1,"max_tokens":0}`, "REQ-001", "max_tokens"},
 }
 
 // B30, B35, B38, B39: what is wrong is 400 and names its field; nothing of it reaches a worker.
@@ -120,6 +141,12 @@ func TestRefusedRequests(t *testing.T) { // R7
 		r := h.post("/v1/completions", c.body)
 		if id, param := r.fault(t); r.status != 400 || id != c.id || param != c.param {
 			t.Errorf("%.60s: %d %s %q, want %s %q", c.body, r.status, id, param, c.id, c.param)
+		}
+	}
+	for _, c := range refusedChats {
+		r := h.post("/v1/chat/completions", c.body)
+		if id, param := r.fault(t); r.status != 400 || id != c.id || param != c.param {
+			t.Errorf("%s: %d %s %q, want %s %q", c.body, r.status, id, param, c.id, c.param)
 		}
 	}
 	if len(w.asked) != 0 {

@@ -19,7 +19,8 @@ type candidate struct {
 	Worker      string `json:"worker"`
 	Incarnation uint64 `json:"incarnation"`
 	Pages       uint64 `json:"pages"`     // needed now
-	PagesMax    uint64 `json:"pages_max"` // needed by the whole request
+	PagesMax    uint64 `json:"pages_max"` // needed by one whole branch of it
+	SlotsNeeded uint64 `json:"slots_needed"`
 	Capacity    uint64 `json:"capacity"`
 	Granted     uint64 `json:"granted"`
 	Slots       uint64 `json:"slots"`
@@ -119,7 +120,7 @@ func (c candidate) obstacle(n need) string {
 		return "admitted requests wait for pages"
 	case c.Granted+c.Pages > c.Capacity:
 		return "not enough pages"
-	case c.SlotsUsed >= c.Slots:
+	case c.SlotsUsed+max(1, c.SlotsNeeded) > c.Slots:
 		return "not enough slots"
 	}
 	return ""

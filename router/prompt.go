@@ -4,58 +4,69 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/berthd/berth/model/tokenizer"
 )
 
-// readPrompt is the ids of a completion's prompt: one text, or one list of ids, each maybe as the only one of a
-// list. Of a list of more than limit ids it is only known how many there are: that is CTX-001, with maxTokens.
-func readPrompt(f *fields, k *card, limit, maxTokens int) ([]int32, error) {
-	raw, ok := f.get("prompt")
-	if !ok {
-		return nil, invalid("prompt", "prompt is missing: give a string or a list of token ids")
-	}
-	n := 0
-	eachElement(raw, func(element []byte) bool {
-		if n == 0 {
-			if element[0] != '"' && element[0] != '[' {
-				return false
-			}
-			raw = element
-		}
-		n++
-		return n < 2
-	})
-	if n > 1 {
-		return nil, unsupported("prompt")
-	}
-	prompt, err := onePrompt(raw, k, f.boolean("add_special_tokens", true), limit, maxTokens)
-	if err != nil {
-		return nil, err
-	}
-	if len(prompt) == 0 {
-		return nil, invalid("prompt", "prompt is empty")
-	}
-	return prompt, nil
+// prompt is one of a request's: its ids, and its text if it came as one.
+type prompt struct {
+	ids  []int32
+	text string
 }
 
-func onePrompt(raw json.RawMessage, k *card, beginning bool, limit, maxTokens int) ([]int32, error) {
-	if raw[0] == '"' {
-		var text string
-		if err := json.Unmarshal(raw, &text); err != nil || text == "" {
-			return nil, invalid("prompt", "prompt is empty")
+// readPrompts are a completion's prompts, at most most: a text or a list of ids, or a list of either. Of a list of more
+// than limit ids it is only known how many there are: that is CTX-001, with maxTokens.
+func readPrompts(f *fields, k *card, most, limit, maxTokens int) (out []prompt, err error) {
+	raw, ok := f.get("prompt")
+	if !ok {
+		return nil, invalid("prompt", "prompt is missing: give a string, a list of token ids, or a list of either")
+	}
+	beginning, several := f.boolean("add_special_tokens", true), false
+	eachElement(raw, func(element []byte) bool {
+		if !several && element[0] != '"' && element[0] != '[' {
+			return false // a list of ids
 		}
-		return k.encode(text, beginning), nil
+		several = true
+		var one prompt
+		if one, err = onePrompt(element, k, beginning, limit, maxTokens); err != nil {
+			return false
+		}
+		out = append(out, one)
+		if len(out) > most {
+			err = invalid("prompt", "prompt has too many prompts: at most %d choices are made of all of them", maxChoices)
+		}
+		return err == nil
+	})
+	if !several && err == nil {
+		out = make([]prompt, 1)
+		out[0], err = onePrompt(raw, k, beginning, limit, maxTokens)
 	}
-	prompt, isList, many, err := ids(raw, "prompt", k.tok.Len(), limit)
-	switch {
-	case err == nil && !isList:
-		err = invalid("prompt", "prompt must be a string or a list of token ids")
-	case many > 0:
-		err = contextExceeded(many, max(1, maxTokens), limit)
+	return out, err
+}
+
+func onePrompt(raw json.RawMessage, k *card, beginning bool, limit, maxTokens int) (p prompt, err error) {
+	if raw[0] == '"' {
+		if err := json.Unmarshal(raw, &p.text); err != nil || p.text == "" {
+			return p, invalid("prompt", "prompt is empty")
+		}
+		p.ids = k.encode(p.text, beginning)
+	} else {
+		var isList bool
+		var many int
+		p.ids, isList, many, err = ids(raw, "prompt", k.tok.Len(), limit)
+		switch {
+		case err == nil && !isList:
+			err = invalid("prompt", "prompt must be a string, a list of token ids, or a list of either")
+		case many > 0:
+			err = contextExceeded(many, max(1, maxTokens), limit)
+		}
 	}
-	return prompt, err
+	if err == nil && len(p.ids) == 0 {
+		err = invalid("prompt", "prompt is empty")
+	}
+	return p, err
 }
 
 // encode turns text into ids, after one beginning token if the vocabulary wants it and the text does not have it.
@@ -131,6 +142,9 @@ func readTemplateArgs(f *fields) (map[string]any, error) {
 	return extra, nil
 }
 
+// roles are those that OpenAI's reference has.
+var roles = []string{"system", "developer", "user", "assistant", "tool", "function"}
+
 func readMessages(f *fields, partsAsIs bool) ([]tokenizer.Message, error) {
 	raw, ok := f.get("messages")
 	if !ok {
@@ -148,8 +162,9 @@ func readMessages(f *fields, partsAsIs bool) ([]tokenizer.Message, error) {
 		if err := json.Unmarshal(one, &out[i]); err != nil || out[i] == nil {
 			return nil, invalid(fmt.Sprintf("messages[%d]", i), "messages[%d] must be an object", i)
 		}
-		if role, ok := out[i]["role"].(string); !ok || role == "" {
-			return nil, invalid(fmt.Sprintf("messages[%d].role", i), "messages[%d] has no role", i)
+		if role, ok := out[i]["role"].(string); !ok || !slices.Contains(roles, role) {
+			return nil, invalid(fmt.Sprintf("messages[%d].role", i), "messages[%d].role must be one of %s", i,
+				strings.Join(roles, ", "))
 		}
 		content, err := readContent(out[i], partsAsIs)
 		if err != nil {

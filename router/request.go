@@ -4,23 +4,30 @@ import (
 	"fmt"
 
 	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
+	workerv1 "github.com/berthd/berth/api/worker/v1"
 	"github.com/berthd/berth/consensus/ledger"
 )
 
 // request is one admitted or waiting request. It belongs to its handler's goroutine.
 type request struct {
 	params
-	id     string
-	chat   bool
-	model  string // the name that the client used
-	card   *card
-	prompt []int32
-	alone  int // longest branch of any worker of the model, alone
+	id          string
+	chat        bool
+	model       string // the name that the client used
+	card        *card
+	prompt      []int32
+	alone       int    // longest branch of any worker of the model, alone
+	first       int    // number of its first choice: a request may have several prompts
+	echoed      string // the prompt's text, if echo wants it
+	echoedRunes int
+	batch       *batch // with the request's other prompts; nil if there are none
 
 	chains   *chains
 	ticket   *ticket
 	admitted bool
-	worker   string // last one that had it
+	worker   string            // last one that had it
+	scores   []*workerv1.Score // of the prompt's tokens but the first, as they come
+	usage    usage
 }
 
 // total is the length of the branch at its end.
@@ -174,12 +181,16 @@ func (q *request) stopIDsOf() []int32 {
 
 // finish is how an answer ended, in OpenAI's words.
 type finish struct {
-	reason string // stop, length
-	stop   any    // what stopped it, as vLLM's stop_reason: a string, an id, or nil
-	usage  usage
+	reason string  // stop, length
+	stop   any     // what stopped it, as vLLM's stop_reason: a string, an id, or nil
+	mean   float64 // log-probability of a token, if they were scored
 }
 
 type usage struct{ prompt, completion, cached int }
+
+func (u *usage) add(o usage) {
+	u.prompt, u.completion, u.cached = u.prompt+o.prompt, u.completion+o.completion, u.cached+o.cached
+}
 
 func reasonOf(r ledgerv1.FinishReason) (string, bool) {
 	switch r {

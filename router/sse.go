@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -14,66 +15,89 @@ type events struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	timeout time.Duration // a client that takes nothing for as long is gone
-	q       *request
+	q       *request      // what all of the request's prompts have in common
 	created int64
 	chunked bool // HTTP/1.1: the body ends with an empty chunk
-	begun   bool
-	told    bool // the prompt's ids have been given
+
+	mu    sync.Mutex // prompts are answered at the same time
+	begun bool
+	told  []bool // by choice: it has begun
 }
 
-// begin sends the headers, and a chat's first chunk, which names the role.
-func (s *events) begin() error {
-	if s.begun {
-		return nil
+func newEvents(w http.ResponseWriter, timeout time.Duration, qs []*request, created int64) *events {
+	return &events{
+		w: w, control: http.NewResponseController(w), timeout: timeout, q: qs[0], created: created,
+		told: make([]bool, len(qs)*qs[0].n),
 	}
-	s.begun = true
-	h := s.w.Header()
-	h.Set("Content-Type", "text/event-stream; charset=utf-8")
-	h.Set("Cache-Control", "no-cache")
-	h.Set("X-Accel-Buffering", "no")
-	s.w.WriteHeader(http.StatusOK)
-	if !s.q.chat {
-		return s.flush()
+}
+
+// begin sends the headers, and the first chunk of each of a chat's choices, which names the role.
+func (s *events) begin(q *request) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.begun {
+		s.begun = true
+		h := s.w.Header()
+		h.Set("Content-Type", "text/event-stream; charset=utf-8")
+		h.Set("Cache-Control", "no-cache")
+		h.Set("X-Accel-Buffering", "no")
+		s.w.WriteHeader(http.StatusOK)
+		if !q.chat {
+			return s.flush()
+		}
+	}
+	if !q.chat || s.told[q.first] {
+		return nil
 	}
 	empty := ""
-	return s.chunk(choice{Delta: &message{Role: "assistant", Content: &empty}})
+	for i := range q.n {
+		if err := s.chunk(q, choice{Index: q.first + i, Delta: &message{Role: "assistant", Content: &empty}}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (s *events) delta(text string, ids []int32) error {
-	if err := s.begin(); err != nil {
+func (s *events) delta(q *request, branch int, p piece) error {
+	if err := s.begin(q); err != nil {
 		return err
 	}
-	if !s.q.returnIDs {
-		ids = nil
+	c := choice{Index: q.first + branch, Logprobs: logprobsOf(q, p.tokens)}
+	if q.returnIDs {
+		c.TokenIDs = p.ids
 	}
-	if text == "" && len(ids) == 0 {
+	if p.text == "" && len(c.TokenIDs) == 0 && c.Logprobs == nil {
 		return nil
 	}
-	c := choice{TokenIDs: ids}
-	if s.q.chat {
-		c.Delta = &message{Content: &text}
+	if q.chat {
+		c.Delta = &message{Content: &p.text}
 	} else {
-		c.Text = &text
+		c.Text = &p.text
 	}
-	return s.chunk(c)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.chunk(q, c)
 }
 
-func (s *events) end(f finish) error {
-	if err := s.begin(); err != nil {
+func (s *events) end(q *request, branch int, f finish) error {
+	if err := s.begin(q); err != nil {
 		return err
 	}
-	c := choice{Finish: &f.reason, Stop: f.stop}
-	if s.q.chat {
+	c := choice{Index: q.first + branch, Finish: &f.reason, Stop: f.stop}
+	if q.chat {
 		c.Delta = &message{}
 	} else {
 		c.Text = new(string)
 	}
-	if err := s.chunk(c); err != nil {
-		return err
-	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.chunk(q, c)
+}
+
+func (s *events) done(u usage) error {
 	if s.q.includeUsage {
 		r := newReply(s.q, s.created, true)
-		r.Choices, r.Usage = []choice{}, f.usage.json()
+		r.Choices, r.Usage = []choice{}, u.json()
 		if err := s.event(encode(r)); err != nil {
 			return err
 		}
@@ -82,17 +106,19 @@ func (s *events) end(f finish) error {
 }
 
 // chunk sends one choice. The first one brings the prompt's ids if they were asked for.
-func (s *events) chunk(c choice) error {
-	r := newReply(s.q, s.created, true)
-	if s.q.returnIDs && !s.told {
-		s.told = true
-		if s.q.chat {
-			r.PromptIDs = s.q.prompt
-		} else {
-			c.PromptIDs = s.q.prompt
+func (s *events) chunk(q *request, c choice) error {
+	r := newReply(q, s.created, true)
+	if !s.told[c.Index] {
+		s.told[c.Index] = true
+		switch {
+		case !q.returnIDs:
+		case !q.chat:
+			c.PromptIDs = q.prompt
+		case c.Index == 0:
+			r.PromptIDs = q.prompt
 		}
 	}
-	if s.q.includeUsage {
+	if q.includeUsage {
 		r.Usage = null
 	}
 	r.Choices = []choice{c}

@@ -92,6 +92,18 @@ type record struct {
 	first, last time.Time
 }
 
+// arrived adds what came of a prompt: a request may have several.
+func (r *record) arrived(a *arrival) {
+	r.usage.add(a.usage)
+	r.reason = a.reason
+	if !a.first.IsZero() && (r.first.IsZero() || a.first.Before(r.first)) {
+		r.first = a.first
+	}
+	if a.last.After(r.last) {
+		r.last = a.last
+	}
+}
+
 type recordKey struct{}
 
 // note edits the record of the request that ctx belongs to.

@@ -34,12 +34,9 @@ const (
 
 // unbuiltMembers are refused by name unless they are neutral (R7).
 var unbuiltMembers = []unbuilt{
-	{"n", oneOf("1", "1.0"), bothKinds},
-	{"best_of", oneOf("0", "1"), bothKinds},
-	{"logprobs", oneOf("false"), bothKinds},
-	{"top_logprobs", oneOf("0"), bothKinds},
-	{"prompt_logprobs", never, bothKinds},
-	{"echo", oneOf("false"), bothKinds},
+	{"best_of", oneOf("0", "1"), chatsOnly},
+	{"top_logprobs", oneOf("0"), completionsOnly},
+	{"echo", oneOf("false"), chatsOnly},
 	{"suffix", oneOf(`""`), completionsOnly},
 	{"tools", oneOf("[]"), bothKinds},
 	{"tool_choice", oneOf(`"none"`, `"auto"`), bothKinds},
@@ -66,7 +63,6 @@ var unbuiltMembers = []unbuilt{
 }
 
 func refuseUnbuilt(f *fields, chat bool) {
-	f.integer("n", 1, 1, 128)
 	for _, u := range unbuiltMembers {
 		if u.chat == chatsOnly && !chat || u.chat == completionsOnly && chat {
 			continue

@@ -15,6 +15,8 @@ type reply struct {
 	Usage   json.RawMessage `json:"usage,omitempty"`
 	// PromptIDs are a chat's, if asked for; a completion has them in its choice.
 	PromptIDs []int32 `json:"prompt_token_ids,omitempty"`
+	// PromptLogprobs are a chat's, if asked for; a completion has them in each choice.
+	PromptLogprobs []map[string]promptToken `json:"prompt_logprobs,omitempty"`
 }
 
 type choice struct {
@@ -27,6 +29,8 @@ type choice struct {
 	Stop      any      `json:"stop_reason,omitempty"`
 	PromptIDs []int32  `json:"prompt_token_ids,omitempty"`
 	TokenIDs  []int32  `json:"token_ids,omitempty"`
+
+	PromptLogprobs []map[string]promptToken `json:"prompt_logprobs,omitempty"`
 }
 
 type message struct {
