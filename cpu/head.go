@@ -1,6 +1,8 @@
 package cpu
 
 import (
+	"slices"
+
 	"github.com/berthd/berth/model"
 	"github.com/berthd/berth/model/sampler"
 )
@@ -47,6 +49,7 @@ func (h *head) finish(b *batch, r *model.Result) {
 	rows := b.plan.Rows
 	r.Step = b.plan.Step
 	r.IDs, r.Logprobs, r.Logits = r.IDs[:0], r.Logprobs[:0], r.Logits[:0]
+	r.Scores = scoreRoom(r.Scores, rows)
 	for i := range rows {
 		r.IDs, r.Logprobs = append(r.IDs, -1), append(r.Logprobs, 0)
 		var logits []float32
@@ -71,6 +74,22 @@ func (h *head) finish(b *batch, r *model.Result) {
 	}
 }
 
+// scoreRoom makes list as long as the rows' scores, with the room that it has from steps before.
+func scoreRoom(list [][]model.Score, rows []model.Row) [][]model.Score {
+	list = slices.Grow(list[:0], len(rows))[:len(rows)]
+	for i := range rows {
+		n := 0
+		if rows[i].Scored {
+			n = rows[i].Outputs
+		}
+		list[i] = slices.Grow(list[i][:0], n)[:n]
+		for k := range list[i] {
+			list[i][k] = model.Score{Top: list[i][k].Top[:0]}
+		}
+	}
+	return list
+}
+
 // sort tells outputs by what they need: logits, the highest alone, or nothing.
 func (h *head) sort(b *batch) {
 	h.full, h.greedy = h.full[:0], h.greedy[:0]
@@ -78,9 +97,9 @@ func (h *head) sort(b *batch) {
 		row := &b.plan.Rows[o.row]
 		sampled := row.Sampling != nil && o.index == row.Outputs-1
 		switch {
-		case sampled && !row.Logits && h.chooser != nil && plain(row.Sampling):
+		case sampled && !row.Logits && !row.Scored && h.chooser != nil && plain(row.Sampling):
 			h.greedy = append(h.greedy, o)
-		case sampled || row.Logits:
+		case sampled || row.Logits || row.Scored && o.index < len(row.Next):
 			h.full = append(h.full, o)
 		}
 	}
@@ -93,7 +112,8 @@ func plain(s *model.Sampling) bool {
 		len(s.LogitBias) == 0 && len(s.Banned) == 0
 }
 
-// output hands out one logits row: a copy to who asked for it, then to the sampler, which may scribble on it.
+// output hands out one logits row: a copy to who asked for it, a score of the token that follows, then to the sampler, which
+// may scribble on it.
 func (h *head) output(i, worker int) {
 	o := h.turn[i]
 	row := &h.device.batch.plan.Rows[o.row]
@@ -102,7 +122,15 @@ func (h *head) output(i, worker int) {
 	if row.Logits {
 		copy(h.result.Logits[o.row][o.index*h.vocab:], x)
 	}
-	if row.Sampling != nil && o.index == row.Outputs-1 {
+	if row.Scored && o.index < len(row.Next) {
+		sampler.Score(x, row.Next[o.index], row.Top, &h.result.Scores[o.row][o.index])
+	}
+	switch sampled := row.Sampling != nil && o.index == row.Outputs-1; {
+	case sampled && row.Scored:
+		score := &h.result.Scores[o.row][o.index]
+		h.result.IDs[o.row] = h.samplers[worker].NextScored(x, row.Sampling, row.Top, score)
+		h.result.Logprobs[o.row] = score.Logprob
+	case sampled:
 		h.result.IDs[o.row], h.result.Logprobs[o.row] = h.samplers[worker].Next(x, row.Sampling)
 	}
 }
