@@ -85,6 +85,7 @@ type pagesBody struct {
 	Overhead      uint64 `json:"overhead"`
 	Granted       uint64 `json:"granted"`
 	Charged       uint64 `json:"charged"`
+	Held          uint64 `json:"held"` // charged, with a page that branches share counted for each
 	Idle          uint64 `json:"idle"`
 	Free          uint64 `json:"free"`
 }
@@ -159,6 +160,7 @@ func describeWorker(w *ledger.WorkerView, m *member) workerBody {
 		b.Running, b.Waiting = m.beat.Running, m.beat.Waiting
 		b.Pages.Overhead, b.Pages.Charged = m.beat.OverheadPages, m.beat.ChargedPages
 		b.Pages.Idle, b.Pages.Free = m.beat.IdlePages, m.beat.FreePages
+		b.Pages.Held = m.beat.HeldPages
 	}
 	return b
 }

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // byBranch plays another text on each branch.
@@ -208,12 +209,23 @@ func byteOf(b byte) int32 {
 	panic("no byte tokens")
 }
 
+// wide is the id of a piece with more bytes than characters.
+func wide() int32 {
+	tok := testCard().tok
+	for id := range int32(tok.Len()) {
+		if p := tok.Piece(id); utf8.ValidString(p) && utf8.RuneCountInString(p) < len(p) && !tok.IsControl(id) {
+			return id
+		}
+	}
+	panic("all of the vocabulary is ASCII")
+}
+
 // TestChatLogprobs has OpenAI's shape, whole and streamed, with the bytes of pieces that are no whole characters.
 func TestChatLogprobs(t *testing.T) {
 	h := open(t, nil)
 	w := h.hire("w1", nil)
 	smile := []byte("🙂")
-	ids := []int32{700, byteOf(smile[0]), byteOf(smile[1]), byteOf(smile[2]), byteOf(smile[3])}
+	ids := []int32{wide(), byteOf(smile[0]), byteOf(smile[1]), byteOf(smile[2]), byteOf(smile[3])}
 	w.play = says(ids...)
 	body := `"model":"tiny","messages":[{"role":"user","content":"Hello"}],"logprobs":true,"top_logprobs":2`
 	r := h.post("/v1/chat/completions", "{"+body+"}")
@@ -248,7 +260,7 @@ func TestChatLogprobs(t *testing.T) {
 			all = append(all, byte(b))
 		}
 	}
-	if string(all) != c.Message.Content || c.Logprobs.Content[1].Token != `\xf0` || c.Logprobs.Content[0].Token != testCard().tok.Piece(700) {
+	if string(all) != c.Message.Content || c.Logprobs.Content[1].Token != `\xf0` || c.Logprobs.Content[0].Token != testCard().tok.Piece(ids[0]) {
 		t.Errorf("%q, %+v", all, c)
 	}
 	events, _ := h.post("/v1/chat/completions", "{"+body+`,"stream":true}`).sse(t)

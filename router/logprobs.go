@@ -80,7 +80,7 @@ func chatForm(tok *tokenizer.Tokenizer, tokens []token, top int) *chatLogprobs {
 func likely(tok *tokenizer.Tokenizer, id int32, logprob float32) likelyToken {
 	piece := tok.Piece(id)
 	out := likelyToken{Token: piece, Logprob: finite(logprob), Bytes: make([]int, len(piece))}
-	for i := range piece {
+	for i := range len(piece) {
 		out.Bytes[i] = int(piece[i])
 	}
 	if !utf8.ValidString(piece) {

@@ -32,6 +32,7 @@ type clusterState struct {
 			Overhead      int `json:"overhead"`
 			Granted       int `json:"granted"`
 			Charged       int `json:"charged"`
+			Held          int `json:"held"`
 			Idle          int `json:"idle"`
 			Free          int `json:"free"`
 		} `json:"pages"`
@@ -77,13 +78,18 @@ func draw(out io.Writer, s *clusterState) {
 	fmt.Fprintf(out, "ledger revision %d, term %d, leader %s; queue %d requests, %d tokens\n\n",
 		s.Revision, s.Term, s.Leader, s.Queue.Requests, s.Queue.Tokens)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "WORKER\tSTATE\tINCARNATION\tMODEL\tRUNNING\tWAITING\tPAGES\tGRANTED\tCHARGED\tIDLE\tFREE\t")
+	fmt.Fprintln(t, "WORKER\tSTATE\tINCARNATION\tMODEL\tRUNNING\tWAITING\tPAGES\tGRANTED\tCHARGED\tHELD\tIDLE\tFREE\t")
 	for _, w := range s.Workers {
 		p := w.Pages
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", w.ID, w.State, w.Incarnation, w.Model, w.Running, w.Waiting,
-			p.Total, p.Granted, p.Charged, p.Idle, p.Free, gauge(p.Charged+p.Overhead, p.Idle, p.Total))
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", w.ID, w.State, w.Incarnation, w.Model, w.Running, w.Waiting,
+			p.Total, p.Granted, p.Charged, p.Held, p.Idle, p.Free, gauge(p.Charged+p.Overhead, p.Idle, p.Total))
 	}
 	t.Flush()
+	for _, w := range s.Workers {
+		if saved := w.Pages.Held - w.Pages.Charged - w.Pages.Overhead; saved > 0 {
+			fmt.Fprintf(out, "%s: branches share pages: they would charge %d more apart\n", w.ID, saved)
+		}
+	}
 	for code, n := range s.Refusals {
 		fmt.Fprintf(out, "refused %d × %s\n", n, code)
 	}
