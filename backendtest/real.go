@@ -23,49 +23,45 @@ const (
 
 const probeStep = 4096 // distance of the ids whose logits are probed
 
-// What a run without the soak tag leaves out: the f32 path of long prompts and texts.
+// What a run without the soak tag leaves out: the f32 path of long prompts and texts, and most of what many ranks do.
 const (
 	exactPrompt = 200 // tokens of a prompt
 	exactGreedy = 8   // steps of its continuation
 	exactText   = 256 // tokens of the perplexity text
 	fastText    = 768 // the same on the fast path: past the window of 512
+	fullRanks   = 2   // more ranks have prompts only
 )
 
-// runReal holds Gemma 3 270M (Q4_K_M) to transformers' results on the dequantised weights.
+// runReal holds Gemma 3 270M (Q4_K_M) to transformers' results on the dequantised weights. It has 4 query heads on 1 key
+// head, which all ranks hold.
 func runReal(t *testing.T, open Opener) {
-	exact := Shape{Exact: true, KV: "f32", BlockSize: 16, Pages: 1024, MaxBatchTokens: 512, MaxRows: 64}
-	fast := exact
-	fast.Exact, fast.KV = false, "f16"
+	for _, ranks := range rankCounts {
+		s := Shape{Ranks: ranks, BlockSize: 16, Pages: 1024, MaxBatchTokens: 512, MaxRows: 64}
+		t.Run(fmt.Sprintf("tp%d", ranks), func(t *testing.T) { runRealRanks(t, open, s, soak || ranks <= fullRanks) })
+	}
+}
+
+// runRealRanks is the prompts, and if full, the perplexity text and invariance.
+func runRealRanks(t *testing.T, open Opener, s Shape, full bool) {
+	exact, fast := s, s
+	exact.Exact, exact.KV, fast.KV = true, "f32", "f16"
 	t.Run("exact", func(t *testing.T) {
 		b := newBench(t, open, RealModel(t), exact)
 		t.Run("prompts", func(t *testing.T) { checkPrompts(t, b, exactLogit, 0, exactMargin) })
-		t.Run("perplexity", func(t *testing.T) { checkPerplexity(t, b, exactPPL) })
+		if full {
+			t.Run("perplexity", func(t *testing.T) { checkPerplexity(t, b, exactPPL) })
+		}
 	})
 	t.Run("fast", func(t *testing.T) {
 		b := newBench(t, open, RealModel(t), fast)
 		t.Run("prompts", func(t *testing.T) { checkPrompts(t, b, fastLogit, fastMargin, clearMargin) })
-		t.Run("perplexity", func(t *testing.T) { checkPerplexity(t, b, fastPPL) })
-	})
-	for _, ranks := range []int{2, 4} { // 4 query heads on 1 key head
-		fast.Ranks, exact.Ranks = ranks, ranks
-		t.Run(fmt.Sprintf("fast/tp%d", ranks), func(t *testing.T) {
-			b := newBench(t, open, RealModel(t), fast)
-			t.Run("prompts", func(t *testing.T) { checkPrompts(t, b, fastLogit, fastMargin, clearMargin) })
+		if full {
 			t.Run("perplexity", func(t *testing.T) { checkPerplexity(t, b, fastPPL) })
-		})
-		if ranks > 2 && !soak {
-			break
 		}
-		t.Run(fmt.Sprintf("exact/tp%d", ranks), func(t *testing.T) {
-			b := newBench(t, open, RealModel(t), exact)
-			t.Run("prompts", func(t *testing.T) { checkPrompts(t, b, exactLogit, 0, exactMargin) })
-			t.Run("perplexity", func(t *testing.T) { checkPerplexity(t, b, exactPPL) })
-		})
+	})
+	if full {
+		t.Run("invariance", func(t *testing.T) { checkRealInvariance(t, open, RealModel(t), fast) })
 	}
-	fast.Ranks = 2
-	t.Run("invariance/tp2", func(t *testing.T) { checkRealInvariance(t, open, RealModel(t), fast) })
-	fast.Ranks = 1
-	t.Run("invariance", func(t *testing.T) { checkRealInvariance(t, open, RealModel(t), fast) })
 }
 
 // checkPrompts compares the top logits and probes of each prompt, its argmax where the margin is clear, and its greedy

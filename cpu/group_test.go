@@ -199,3 +199,19 @@ func TestTooManyRanks(t *testing.T) {
 		t.Errorf("5 ranks for 4 query heads: %v", err)
 	}
 }
+
+// BenchmarkBarrier is one meeting of goroutines that all have a processor.
+func BenchmarkBarrier(b *testing.B) {
+	var bar barrier
+	bar.init(2)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range b.N {
+			bar.meet()
+		}
+	})
+	for range b.N {
+		bar.meet()
+	}
+	wg.Wait()
+}

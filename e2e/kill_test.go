@@ -170,6 +170,8 @@ func TestStartUpRefusals(t *testing.T) {
 		{[]string{"--model", tinyModel, "--block-size", "7"}, "SIZ-004"},
 		{[]string{"--model", tinyModel, "--kv-memory", "1KiB"}, "SIZ-002"},
 		{[]string{"--model", tinyModel, "--kv-memory", "900TiB"}, "SIZ-001"},
+		{[]string{"--model", tinyModel, "--tp", "99"}, "SIZ-003"},
+		{[]string{"--model", tinyModel, "--tp", "0"}, "--tp"},
 		{[]string{"--model", "harness_test.go"}, "WGT-001"},
 		{[]string{"--model", "nowhere.gguf"}, "nowhere.gguf"},
 		{[]string{"--model", tinyModel, "--device", "cuda"}, "--device"},
