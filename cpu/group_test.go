@@ -1,8 +1,10 @@
 package cpu
 
 import (
+	"bytes"
 	"errors"
 	"math"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -214,4 +216,46 @@ func BenchmarkBarrier(b *testing.B) {
 		bar.meet()
 	}
 	wg.Wait()
+}
+
+// N8: with equal page ids, a rank's pages hold the keys and values of its own heads. In the first layer, which no sum
+// comes before, they are those of a single rank bit for bit.
+func TestPagesHoldOwnHeads(t *testing.T) {
+	m, err := model.Open(filepath.Join(golden, "tiny/qwen2/model-q8_0.gguf")) // 2 key heads
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	var whole *Device
+	for _, ranks := range []int{1, 2, 4} {
+		d, err := Open(m, rankConfig(ranks))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		if whole == nil {
+			whole = d
+		}
+		step(t, d, &model.Plan{Step: 1, Rows: []model.Row{sequence(d, tokens(17), 0, 1, 9)}})
+		shares, err := m.Shares(ranks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r, s := range shares {
+			for head := range s.KVHeads.Len() {
+				if !bytes.Equal(headOf(d, r, 9, head), headOf(whole, 0, 9, s.KVHeads.Lo+head)) {
+					t.Errorf("%d ranks: head %d of rank %d is not head %d of one rank", ranks, head, r, s.KVHeads.Lo+head)
+				}
+			}
+		}
+	}
+}
+
+// headOf is the keys and values of one head of the first layer in a rank's page.
+func headOf(d *Device, rank, page, head int) []byte {
+	p := &d.engine.ranks[rank].pages
+	lo := p.layout.Offset(p.blockSize, p.layout.Places[0].Index, head) * p.elem
+	size := p.blockSize * p.layout.HeadDim * p.elem
+	mem := d.Page(rank, page)
+	return append(bytes.Clone(mem[lo:lo+size]), mem[lo+p.valueOffset():][:size]...)
 }
