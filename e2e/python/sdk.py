@@ -48,7 +48,7 @@ seeded = [
 ]
 assert seeded[0] == seeded[1], seeded
 
-for bad, field in [({"temperature": -1}, "temperature"), ({"n": 3}, "n"), ({"max_tokens": 0}, "max_tokens")]:
+for bad, field in [({"temperature": -1}, "temperature"), ({"n": 0}, "n"), ({"max_tokens": 0}, "max_tokens")]:
     try:
         client.completions.create(**{"model": model, "prompt": prompt, **bad})
         raise SystemExit(f"{bad} was taken")
