@@ -8,6 +8,9 @@
 //	                                  └── no room now ───┴─ refused ┘
 //	worker ⇒ tokens ─▶ detokenise ─▶ stop strings ─▶ SSE or one JSON body
 //
+// Each of its prompts is reserved, queued and dispatched for itself; a prompt's choices are branches of its reservation, and
+// what comes of each goes to the client under its index.
+//
 // The life of a worker, seen from here:
 //
 //	Attach ─▶ registered ─▶ its card is here ─▶ served ─▶ stream gone ⇒ not placed on until it is back

@@ -32,6 +32,9 @@ func (r *Router) tooLong(q *request, d *decision) error {
 	if q.admitted {
 		return workerLost(q.worker, fmt.Sprintf("no other one could take it within %v", r.cfg.ResumeTimeout))
 	}
+	if d.Verdict == nowhere && q.batch != nil && q.batch.admitted.Load() {
+		return workerLost(q.worker, "none became ready in time for another of the request's prompts")
+	}
 	if d.Verdict == nowhere {
 		return noWorker(q.model, "none became ready in time")
 	}
