@@ -209,6 +209,20 @@ func byteOf(b byte) int32 {
 	panic("no byte tokens")
 }
 
+// TestNoTokensHaveNoLogprobs: an answer that ends at once has empty lists, where they were asked for.
+func TestNoTokensHaveNoLogprobs(t *testing.T) {
+	h := open(t, nil)
+	h.hire("w1", nil).play = says()
+	for path, c := range map[string][2]string{
+		"/v1/completions":      {`"prompt":"hi","logprobs":1`, `"logprobs":{"tokens":[],"token_logprobs":[],"top_logprobs":[],"text_offset":[]}`},
+		"/v1/chat/completions": {`"messages":[{"role":"user","content":"hi"}],"logprobs":true`, `"logprobs":{"content":[],"refusal":null}`},
+	} {
+		if r := h.post(path, `{"model":"tiny",`+c[0]+`}`); !strings.Contains(r.body, c[1]) {
+			t.Errorf("%s: %s", path, r.body)
+		}
+	}
+}
+
 // wide is the id of a piece with more bytes than characters.
 func wide() int32 {
 	tok := testCard().tok

@@ -53,10 +53,10 @@ type textLogprobs struct {
 	Offsets  []int                `json:"text_offset"`
 }
 
-// logprobsOf is what a choice says of tokens, nil if nothing was asked.
+// logprobsOf is what a choice says of its tokens, nil if nothing was asked.
 func logprobsOf(q *request, tokens []token) any {
 	switch {
-	case !q.logprobs || len(tokens) == 0:
+	case !q.logprobs:
 		return nil
 	case q.chat:
 		return chatForm(q.card.tok, tokens, q.top)
@@ -99,7 +99,7 @@ func escaped(piece string) string {
 }
 
 func textForm(tok *tokenizer.Tokenizer, tokens []token, top int) *textLogprobs {
-	out := &textLogprobs{}
+	out := &textLogprobs{[]string{}, []*float32{}, []map[string]float32{}, []int{}}
 	name := func(id int32) string {
 		if piece := tok.Piece(id); utf8.ValidString(piece) {
 			return piece

@@ -62,7 +62,10 @@ func (s *events) delta(q *request, branch int, p piece) error {
 	if err := s.begin(q); err != nil {
 		return err
 	}
-	c := choice{Index: q.first + branch, Logprobs: logprobsOf(q, p.tokens)}
+	c := choice{Index: q.first + branch}
+	if len(p.tokens) > 0 {
+		c.Logprobs = logprobsOf(q, p.tokens)
+	}
 	if q.returnIDs {
 		c.TokenIDs = p.ids
 	}

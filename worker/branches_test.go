@@ -221,6 +221,22 @@ func TestStopOneBranch(t *testing.T) { // W5, W6
 	c.await("drain", c.drained)
 }
 
+// TestCancelledChoicesLeaveNothing has clients leave requests of several branches, those that wait for a slot included.
+func TestCancelledChoicesLeaveNothing(t *testing.T) { // W5
+	c := start(t, setup{pages: 80, slots: 6})
+	var wg sync.WaitGroup
+	for i := range 32 {
+		wg.Go(func() {
+			r := c.reserveAll(choices{ask{"g", prompt(uint64(i%9), 3+i), 60}, 1 + i%8})
+			if _, _, err := c.generateAll(t.Context(), r, 1+i%20); err != nil {
+				t.Errorf("request %d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+	c.await("drain", c.drained)
+}
+
 // TestPromptScores: every token of the prompt is scored once and in order, whatever the cache has of it, chunks cut, and
 // preemption undoes.
 func TestPromptScores(t *testing.T) {

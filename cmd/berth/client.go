@@ -27,6 +27,7 @@ type endpoint struct {
 
 type completeCommand struct {
 	endpoint
+	N      int      `name:"n" help:"Answers, which share the prompt's pages; above 1 with a --temperature." default:"1"`
 	Prompt []string `arg:"" optional:"" help:"The text to continue; standard input if there is none."`
 }
 
@@ -40,7 +41,7 @@ func (c *completeCommand) Run(ctx context.Context) error {
 		}
 		prompt = string(raw)
 	}
-	body := map[string]any{"prompt": prompt}
+	body := map[string]any{"prompt": prompt, "n": c.N}
 	_, err := c.ask(ctx, "/v1/completions", body)
 	return err
 }
@@ -105,7 +106,8 @@ func (e *endpoint) ask(ctx context.Context, path string, body map[string]any) (s
 		_, err := io.Copy(os.Stdout, resp.Body)
 		return "", err
 	}
-	text, err := stream(resp.Body, os.Stdout)
+	n, _ := body["n"].(int)
+	text, err := stream(resp.Body, os.Stdout, n)
 	fmt.Println()
 	fmt.Fprintf(os.Stderr, "request %s\n", resp.Header.Get("x-request-id"))
 	return text, err
@@ -151,6 +153,7 @@ func postJSON(ctx context.Context, url, key string, body any) (*http.Response, e
 // event is one server-sent event of a completion or chat.
 type event struct {
 	Choices []struct {
+		Index int    `json:"index"`
 		Text  string `json:"text"`
 		Delta struct {
 			Content string `json:"content"`
@@ -190,16 +193,27 @@ func eachEvent(in io.Reader, f func(*event)) error {
 	return errors.Join(lines.Err(), errors.New("the stream ended early"))
 }
 
-// stream prints the text of server-sent events and returns it.
-func stream(in io.Reader, out io.Writer) (string, error) {
-	var all strings.Builder
+// stream prints the text of server-sent events as it comes, and returns it. Of several answers, which come mixed, each is
+// printed under its number at the end.
+func stream(in io.Reader, out io.Writer, answers int) (string, error) {
+	all := make([]strings.Builder, max(1, answers))
 	err := eachEvent(in, func(e *event) {
 		for _, c := range e.Choices {
-			all.WriteString(c.Text + c.Delta.Content)
-			io.WriteString(out, c.Text+c.Delta.Content)
+			if c.Index < 0 || c.Index >= len(all) {
+				continue
+			}
+			all[c.Index].WriteString(c.Text + c.Delta.Content)
+			if len(all) == 1 {
+				io.WriteString(out, c.Text+c.Delta.Content)
+			}
 		}
 	})
-	return all.String(), err
+	for i := range all {
+		if len(all) > 1 {
+			fmt.Fprintf(out, "[%d]%s\n", i, all[i].String())
+		}
+	}
+	return all[0].String(), err
 }
 
 func apiError(body io.Reader, status string) error {
