@@ -22,7 +22,7 @@ up: build ## start a router and two workers until interrupted
 	bin/berth up --workers 2
 
 test: setup ## all that CI runs
-	$(MAKE) lint gen-check && $(GO) test ./... && CGO_ENABLED=0 $(GO) test ./cpu ./model/... ./router ./kvpool ./consensus/... && $(MAKE) race && $(GO) test -count=1 -tags e2e -timeout 15m ./e2e/...
+	$(MAKE) lint gen-check && $(GO) test ./... && $(GO) test -tags emulate ./cpu && CGO_ENABLED=0 $(GO) test ./cpu ./model/... ./router ./kvpool ./consensus/... && $(MAKE) race && $(GO) test -count=1 -tags e2e -timeout 15m ./e2e/...
 
 race: ## the concurrent packages under the race detector
 	$(GO) test -race ./consensus ./worker ./router ./cpu ./model/tokenizer

@@ -4,6 +4,7 @@ package cpu
 
 /*
 #cgo CFLAGS: -std=c11 -O3 -Wall -Wextra
+#cgo emulate CFLAGS: -DEMULATE
 #include "kernels.h"
 */
 import "C"
@@ -21,6 +22,22 @@ func Kernels() bool { return cpu.X86.HasAVX2 && cpu.X86.HasFMA && hasF16C() }
 
 // hasF16C asks the compiler's run-time, since x/sys/cpu does not know this one.
 func hasF16C() bool { return C.has_f16c() != 0 }
+
+// level is the instruction set of the integer products: every level gives the same bits.
+type level int
+
+const (
+	avx2       level = C.AVX2
+	avx512vnni level = C.AVX512VNNI
+)
+
+// bestLevel is the fastest level that runs here. With the build tag emulate all levels run on any processor.
+func bestLevel() level {
+	if C.has_vnni() != 0 {
+		return avx512vnni
+	}
+	return avx2
+}
 
 // format is how activations are stored for a product; the type of the weights decides it, on every instruction set.
 type format int
@@ -104,6 +121,6 @@ func (p *packed) gather(r int, scale float32, out unsafe.Pointer) {
 
 // multiply computes groups [lo, hi) for n tokens: out[t·ld + row] = w[row] · a[t].
 func (p *packed) multiply(a unsafe.Pointer, stride int, out unsafe.Pointer, ld, lo, hi, n int) {
-	C.multiply(C.int(p.kind), p.w, a, C.size_t(stride), (*C.float)(out), C.size_t(ld), C.int(p.cols),
+	C.multiply(C.int(p.level), C.int(p.kind), p.w, a, C.size_t(stride), (*C.float)(out), C.size_t(ld), C.int(p.cols),
 		C.int(lo), C.int(hi), C.int(n))
 }

@@ -120,7 +120,7 @@ func (g *greedy) look(t int) {
 
 func (g *greedy) bounds(chunk, _ int) {
 	lo := chunk * scanGroups
-	C.scan_q8_0(g.scan, g.act, C.size_t(g.stride), (*C.float)(&g.bound[0]), C.size_t(g.w.groups), C.int(g.w.cols),
+	C.scan(C.int(g.w.level), g.scan, g.act, C.size_t(g.stride), (*C.float)(&g.bound[0]), C.size_t(g.w.groups), C.int(g.w.cols),
 		C.int(lo), C.int(min(lo+scanGroups, g.w.groups)), C.int(g.tokens))
 }
 

@@ -5,6 +5,7 @@ package cpu
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -42,9 +43,17 @@ func TestGreedyBounds(t *testing.T) {
 		g.look(i)
 	}
 	b.packed.multiply(unsafe.Pointer(&b.act[0]), b.stride, pointer(product), b.packed.groups*8, 0, b.packed.groups, n)
-	g.tokens, g.bound = n, make([]float32, n*b.packed.groups)
-	for c := range (b.packed.groups + scanGroups - 1) / scanGroups {
-		g.bounds(c, 0)
+	g.tokens = n
+	bounds := map[level][]float32{}
+	for _, b.packed.level = range levels() {
+		g.bound = make([]float32, n*b.packed.groups)
+		for c := range (b.packed.groups + scanGroups - 1) / scanGroups {
+			g.bounds(c, 0)
+		}
+		bounds[b.packed.level] = g.bound
+		if !slices.Equal(g.bound, bounds[avx2]) {
+			t.Fatalf("level %d has other bounds", b.packed.level)
+		}
 	}
 	kept := 0
 	for i := range n {

@@ -33,7 +33,9 @@ typedef struct { float product; int32_t row; } choice;
 // matmul is out[t·ld + row] = w[row] · a[t] for groups [lo, hi) and n tokens; stride is bytes from token to token.
 typedef void matmul(const void *w, const void *a, size_t stride, float *out, size_t ld, int cols, int lo, int hi,
 	int n);
-matmul matmul_f32, matmul_f16, matmul_bf16, matmul_q8_0, matmul_q5_0, matmul_q4_k, matmul_q6_k;
+matmul matmul_f32, matmul_f16, matmul_bf16;
+matmul matmul_q8_0_avx2, matmul_q5_0_avx2, matmul_q4_k_avx2, matmul_q6_k_avx2; // by level: see vec.h
+matmul matmul_q8_0_vnni, matmul_q5_0_vnni, matmul_q4_k_vnni, matmul_q6_k_vnni;
 
 // pack writes one group from up to 8 stored rows that are row_bytes apart; missing rows are zero.
 typedef void pack(const void *rows, size_t row_bytes, int n, void *group, int cols);
@@ -48,14 +50,17 @@ typedef void quantise(const float *x, void *out, int cols);
 quantise quantise_i16, quantise_i8;
 
 // scan_q8_0 writes one bound for a group of 8 rows: out[t·ld + group].
-void scan_q8_0(const void *w, const void *a, size_t stride, float *out, size_t ld, int cols, int lo, int hi, int n);
+matmul scan_q8_0_avx2, scan_q8_0_vnni;
 int pack_scan_q8_0(const void *group, void *out, int cols);
 void scan_vector(const act_i16 *x, act_scan *out, int cols, float reach);
 void scan_lead(const void *w, const act_i16 *x, int cols, int rows, const float *bound, int parts, choice *best);
 void scan_settle(const void *w, const act_i16 *x, int cols, int rows, const float *bound, int lo, int hi, choice *best);
 
-// Kernels chosen by number: what Go calls.
-void multiply(int type, const void *w, const void *a, size_t stride, float *out, size_t ld, int cols, int lo, int hi,
+// Kernels chosen by level (AVX2 or VNNI) and number: what Go calls.
+enum { AVX2, AVX512VNNI };
+void multiply(int level, int type, const void *w, const void *a, size_t stride, float *out, size_t ld, int cols,
+	int lo, int hi, int n);
+void scan(int level, const void *w, const void *a, size_t stride, float *out, size_t ld, int cols, int lo, int hi,
 	int n);
 void pack_group(int type, const void *rows, size_t row_bytes, int n, void *group, int cols);
 void gather_row(int type, const void *w, int cols, int r, float scale, float *out);
@@ -78,7 +83,8 @@ typedef struct {
 void kv_store(void *key, size_t value_offset, const float *k, const float *v, int head_dim, int half);
 void attend(const kv *c, const int32_t *table, const float *q, float *out, size_t stride, int heads, int pos, int n);
 
-// has_f16c tells whether the processor converts halves.
+// has_f16c tells whether the processor converts halves, has_vnni whether the level AVX512VNNI runs here.
 int has_f16c(void);
+int has_vnni(void);
 
 #endif

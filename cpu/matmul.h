@@ -45,24 +45,31 @@ enum { TOKENS = 24 };
 				for (; g + TWO <= hi; g += TWO) TILES(TILE, TWO, 2) \
 			if (t1 - t0 > 2) \
 				for (; g + MANY <= hi; g += MANY) TILES(TILE, MANY, MAX_M) \
-			for (; g < hi; g++) TILES(TILE, 1, MAX_M) \
+			for (; g < hi; g++) TILES(TILE, 1, MANY > 1 ? 1 : MAX_M) \
 		} \
 	}
 
-// TILES runs tokens [t0, t1) past G groups, MAX_M at a time.
+// share is how many of n tokens the next tile takes: as few tiles as can be, of nearly equal size.
+INLINE int share(int n, const int most) {
+	const int tiles = (n + most - 1) / most;
+	return (n + tiles - 1) / tiles;
+}
+
+// TILES runs tokens [t0, t1) past G groups, MAX_M at most at a time. Cases that MAX_M rules out are not compiled.
 #define TILES(TILE, G, MAX_M) \
-	for (int t = t0; t < t1; t += MAX_M) { \
+	for (int t = t0, m; t < t1; t += m) { \
+		m = share(t1 - t, MAX_M); \
 		const char *wg = (const char *)w + g * size, *at = (const char *)a + t * stride; \
 		float *o = out + t * ld + g * OUT_A_GROUP; \
-		switch (t1 - t < MAX_M ? t1 - t : MAX_M) { \
+		switch (m) { \
 		case 1: TILE(G, 1, wg, size, at, stride, o, ld, cols); break; \
-		case 2: TILE(G, MAX_M < 2 ? 1 : 2, wg, size, at, stride, o, ld, cols); break; \
-		case 3: TILE(G, MAX_M < 3 ? 1 : 3, wg, size, at, stride, o, ld, cols); break; \
-		case 4: TILE(G, MAX_M < 4 ? 1 : 4, wg, size, at, stride, o, ld, cols); break; \
-		case 5: TILE(G, MAX_M < 5 ? 1 : 5, wg, size, at, stride, o, ld, cols); break; \
-		case 6: TILE(G, MAX_M < 6 ? 1 : 6, wg, size, at, stride, o, ld, cols); break; \
-		case 7: TILE(G, MAX_M < 7 ? 1 : 7, wg, size, at, stride, o, ld, cols); break; \
-		case 8: TILE(G, MAX_M < 8 ? 1 : 8, wg, size, at, stride, o, ld, cols); break; \
+		case 2: if (MAX_M >= 2) TILE(G, MAX_M < 2 ? 1 : 2, wg, size, at, stride, o, ld, cols); break; \
+		case 3: if (MAX_M >= 3) TILE(G, MAX_M < 3 ? 1 : 3, wg, size, at, stride, o, ld, cols); break; \
+		case 4: if (MAX_M >= 4) TILE(G, MAX_M < 4 ? 1 : 4, wg, size, at, stride, o, ld, cols); break; \
+		case 5: if (MAX_M >= 5) TILE(G, MAX_M < 5 ? 1 : 5, wg, size, at, stride, o, ld, cols); break; \
+		case 6: if (MAX_M >= 6) TILE(G, MAX_M < 6 ? 1 : 6, wg, size, at, stride, o, ld, cols); break; \
+		case 7: if (MAX_M >= 7) TILE(G, MAX_M < 7 ? 1 : 7, wg, size, at, stride, o, ld, cols); break; \
+		case 8: if (MAX_M >= 8) TILE(G, MAX_M < 8 ? 1 : 8, wg, size, at, stride, o, ld, cols); break; \
 		} \
 	}
 

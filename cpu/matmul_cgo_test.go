@@ -98,11 +98,19 @@ var kernelTypes = []model.Type{
 
 var batches = []int{1, 2, 7, 8, 9, 31, 33, 64, 97}
 
+// levels are those that run here: all of them with the build tag emulate.
+func levels() []level {
+	if bestLevel() == avx2 {
+		return []level{avx2}
+	}
+	return []level{avx2, avx512vnni}
+}
+
 // N2: every product is that of the stored weights and activations, in f32 accuracy, and its bits are the same in a
-// batch of any size and for any run of rows.
+// batch of any size, for any run of rows, and on every instruction set. Rows are longer than a slab (wide.h).
 func TestMatmul(t *testing.T) {
 	needKernels(t)
-	const cols, rows = 512, 76
+	const cols, rows = 1280, 76
 	for _, kind := range kernelTypes {
 		t.Run(kind.String(), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, uint64(kind)))
@@ -158,12 +166,14 @@ func (b *matmulBench) same(t *testing.T, want []float32, m, lo, hi int) {
 	t.Helper()
 	ld := b.packed.groups * 8
 	out := make([]float32, m*ld)
-	b.packed.multiply(unsafe.Pointer(&b.act[0]), b.stride, unsafe.Pointer(&out[0]), ld, lo, hi, m)
-	for i := range m {
-		for row := lo * 8; row < hi*8; row++ {
-			if math.Float32bits(out[i*ld+row]) != math.Float32bits(want[i*ld+row]) {
-				t.Fatalf("batch of %d, rows [%d, %d): token %d, row %d: %v, alone %v", m, lo*8, hi*8, i, row,
-					out[i*ld+row], want[i*ld+row])
+	for _, b.packed.level = range levels() {
+		b.packed.multiply(unsafe.Pointer(&b.act[0]), b.stride, unsafe.Pointer(&out[0]), ld, lo, hi, m)
+		for i := range m {
+			for row := lo * 8; row < hi*8; row++ {
+				if math.Float32bits(out[i*ld+row]) != math.Float32bits(want[i*ld+row]) {
+					t.Fatalf("level %d, batch of %d, rows [%d, %d): token %d, row %d: %v, alone %v", b.packed.level, m, lo*8,
+						hi*8, i, row, out[i*ld+row], want[i*ld+row])
+				}
 			}
 		}
 	}
@@ -207,15 +217,19 @@ func TestMatmulExtremes(t *testing.T) {
 						w.Data[i] = fill
 					}
 				}
-				b := newMatmulBench(t, w, 2)
+				const n = 14 // the wide tiles too
+				b := newMatmulBench(t, w, n)
 				x := make([]float32, cols)
-				for i, v := range []float32{1, -1} {
+				for i := range n {
 					for k := range x {
-						x[k] = v
+						x[k] = float32(1 - i%2*2)
 					}
 					b.packed.format.write(unsafe.Pointer(&x[0]), unsafe.Pointer(&b.act[i*b.stride]), cols)
 				}
-				b.check(t, 2)
+				want := b.check(t, n)
+				for _, m := range []int{1, 2, n} {
+					b.same(t, want, m, 0, b.packed.groups)
+				}
 			})
 		}
 	}

@@ -15,6 +15,7 @@ type packed struct {
 	rows, cols int
 	groups     int // ⌈rows / 8⌉; missing rows are zero
 	format     format
+	level      level
 	w          unsafe.Pointer
 }
 
@@ -23,6 +24,7 @@ type packer struct {
 	allocator
 	pool       *pool
 	dequantise bool
+	level      level
 	task       task
 	tensor     *model.Tensor
 	into       packed
@@ -31,6 +33,7 @@ type packer struct {
 
 func newPacker(d *rank) *packer {
 	p := &packer{allocator: allocator{memory: d.memory, name: "weights"}, pool: d.pool, dequantise: d.cfg.Dequantise}
+	p.level = bestLevel()
 	p.scratch = make([][]float32, d.cfg.Threads)
 	p.task.do = p.pack
 	return p
@@ -43,6 +46,7 @@ const groupsAtATime = 64
 func (p *packer) matrix(t *model.Tensor) packed {
 	kind := kernelType(t.Type, p.dequantise)
 	m := packed{kind: kind, rows: t.Rows(), cols: t.Cols(), groups: (t.Rows() + 7) / 8, format: formatOf(kind)}
+	m.level = p.level
 	m.w = p.block(m.groups * groupBytes(kind, m.cols))
 	if p.err != nil {
 		return m

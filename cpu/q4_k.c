@@ -14,7 +14,7 @@
 
 INLINE void tile(const int G, const int M, const char *w, size_t size, const char *a, size_t stride, float *out,
 	size_t ld, int cols) {
-	const __m256i low4 = _mm256_set1_epi8(15), one = _mm256_set1_epi16(1);
+	const __m256i low4 = _mm256_set1_epi8(15);
 	float f[4][4][8] __attribute__((aligned(32)));
 	const act_i8 *x[4];
 	UNROLL for (int m = 0; m < M; m++) {
@@ -34,10 +34,9 @@ INLINE void tile(const int G, const int M, const char *w, size_t size, const cha
 					const __m256i q = _mm256_loadu_si256((const __m256i *)wb->q[p][c]);
 					const __m256i q0 = _mm256_and_si256(q, low4), q1 = _mm256_and_si256(_mm256_srli_epi16(q, 4), low4);
 					UNROLL for (int m = 0; m < M; m++) {
-						const __m256i v = _mm256_maddubs_epi16(q0, four(x[m][j].q + c * 4));
-						const __m256i z = _mm256_maddubs_epi16(q1, four(x[m][j + 1].q + c * 4));
-						t[0][m] = c ? _mm256_add_epi16(t[0][m], v) : v;
-						t[1][m] = c ? _mm256_add_epi16(t[1][m], z) : z;
+						const __m256i y0 = four(x[m][j].q + c * 4), y1 = four(x[m][j + 1].q + c * 4);
+						t[0][m] = c ? more(t[0][m], q0, y0) : first(q0, y0);
+						t[1][m] = c ? more(t[1][m], q1, y1) : first(q1, y1);
 						KEEP(t[0][m]);
 						KEEP(t[1][m]);
 					}
@@ -47,7 +46,7 @@ INLINE void tile(const int G, const int M, const char *w, size_t size, const cha
 					const __m256 min = _mm256_mul_ps(dmin, bytes8(wb->min[2 * p + k]));
 					UNROLL for (int m = 0; m < M; m++) {
 						const act_i8 *y = &x[m][j + k];
-						const __m256 v = _mm256_cvtepi32_ps(_mm256_madd_epi16(t[k][m], one));
+						const __m256 v = _mm256_cvtepi32_ps(total(t[k][m]));
 						const __m256 k1 = _mm256_mul_ps(scale, _mm256_broadcast_ss(&y->d));
 						const __m256 s = _mm256_fmadd_ps(k1, v, _mm256_load_ps(f[g][m]));
 						_mm256_store_ps(f[g][m], _mm256_fnmadd_ps(min, _mm256_broadcast_ss(&y->dsum), s));
@@ -79,7 +78,6 @@ INLINE void unpack(const char *w, int lo, int hi, plain_block *out) {
 
 INLINE void wide(const int G, const int M, const plain_block (*slab)[SLAB], int blocks, const char *a, size_t stride,
 	sums *sum) {
-	const __m256i one = _mm256_set1_epi16(1);
 	const act_i8 *x[WIDE_M];
 	UNROLL for (int m = 0; m < M; m++) x[m] = (const act_i8 *)(a + m * stride);
 	for (int b = 0; b < blocks; b++) {
@@ -88,7 +86,7 @@ INLINE void wide(const int G, const int M, const plain_block (*slab)[SLAB], int 
 		UNROLL for (int m = 0; m < M; m++) {
 			const __m256 d = _mm256_broadcast_ss(&x[m][b].d), dsum = _mm256_broadcast_ss(&x[m][b].dsum);
 			UNROLL for (int g = 0; g < G; g++) {
-				const __m256 v = _mm256_cvtepi32_ps(_mm256_madd_epi16(t[g][m], one));
+				const __m256 v = _mm256_cvtepi32_ps(total(t[g][m]));
 				const __m256 k = _mm256_mul_ps(_mm256_loadu_ps(slab[g][b].d), d);
 				const __m256 s = _mm256_fmadd_ps(k, v, _mm256_loadu_ps(sum[m][g]));
 				_mm256_storeu_ps(sum[m][g], _mm256_fnmadd_ps(_mm256_loadu_ps(slab[g][b].m), dsum, s));
@@ -97,7 +95,9 @@ INLINE void wide(const int G, const int M, const plain_block (*slab)[SLAB], int 
 	}
 }
 
-WIDE(matmul_q4_k, narrow, unpack, wide, emit, act_i8, GROUP_BYTES)
+WIDE(LEVEL(matmul_q4_k), narrow, unpack, wide, emit, act_i8, GROUP_BYTES)
+
+#ifndef VNNI
 
 typedef struct { uint16_t d, dmin; uint8_t packed[12], q[128]; } __attribute__((packed)) block;
 
@@ -131,3 +131,5 @@ KERNEL void gather_q4_k(const void *w, int cols, int r, float scale, float *out)
 		out[i] = (s * (float)(b->q[j / 2][c][at] >> (j % 2 * 4) & 15) - m) * scale;
 	}
 }
+
+#endif

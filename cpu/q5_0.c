@@ -15,7 +15,7 @@
 
 INLINE void tile(const int G, const int M, const char *w, size_t size, const char *a, size_t stride, float *out,
 	size_t ld, int cols) {
-	const __m256i one = _mm256_set1_epi16(1), offset = _mm256_set1_epi16(-16);
+	const __m256i offset = _mm256_set1_epi16(-16);
 	float f[4][8][8] __attribute__((aligned(32)));
 	const act_i8 *x[8];
 	UNROLL for (int m = 0; m < M; m++) {
@@ -35,14 +35,14 @@ INLINE void tile(const int G, const int M, const char *w, size_t size, const cha
 				UNROLL for (int c = 0; c < 4; c++) {
 					const __m256i q = codes5(wb->q[c], high, half * 4 + c);
 					UNROLL for (int m = 0; m < M; m++) {
-						const __m256i p = _mm256_maddubs_epi16(q, four(x[m][b].q + half * 16 + c * 4));
-						t[m] = c ? _mm256_add_epi16(t[m], p) : p;
+						const __m256i y = four(x[m][b].q + half * 16 + c * 4);
+						t[m] = c ? more(t[m], q, y) : first(q, y);
 						KEEP(t[m]);
 					}
 				}
 				UNROLL for (int m = 0; m < M; m++) {
-					const __m256i v = _mm256_madd_epi16(t[m], one);
-					sum[m] = _mm256_add_epi32(v, half ? sum[m] : _mm256_madd_epi16(four(x[m][b].sum), offset));
+					const __m256i before = half ? sum[m] : _mm256_madd_epi16(four(x[m][b].sum), offset);
+					sum[m] = _mm256_add_epi32(total(t[m]), before);
 				}
 			}
 			UNROLL for (int m = 0; m < M; m++)
@@ -67,7 +67,7 @@ INLINE void unpack(const char *w, int lo, int hi, plain_block *out) {
 
 INLINE void wide(const int G, const int M, const plain_block (*slab)[SLAB], int blocks, const char *a, size_t stride,
 	sums *sum) {
-	const __m256i one = _mm256_set1_epi16(1), offset = _mm256_set1_epi16(-16);
+	const __m256i offset = _mm256_set1_epi16(-16);
 	__m256i s[WIDE_M][2];
 	const act_i8 *x[WIDE_M];
 	UNROLL for (int m = 0; m < M; m++) x[m] = (const act_i8 *)(a + m * stride);
@@ -76,13 +76,13 @@ INLINE void wide(const int G, const int M, const plain_block (*slab)[SLAB], int 
 		FOURS(0, 4)
 		UNROLL for (int m = 0; m < M; m++) {
 			const __m256i o = _mm256_madd_epi16(four(x[m][b].sum), offset);
-			UNROLL for (int g = 0; g < G; g++) s[m][g] = _mm256_add_epi32(_mm256_madd_epi16(t[g][m], one), o);
+			UNROLL for (int g = 0; g < G; g++) s[m][g] = _mm256_add_epi32(total(t[g][m]), o);
 		}
 		FOURS(4, 4)
 		UNROLL for (int m = 0; m < M; m++) {
 			const __m256 d = _mm256_set1_ps(x[m][b].d);
 			UNROLL for (int g = 0; g < G; g++) {
-				const __m256 v = _mm256_cvtepi32_ps(_mm256_add_epi32(_mm256_madd_epi16(t[g][m], one), s[m][g]));
+				const __m256 v = _mm256_cvtepi32_ps(_mm256_add_epi32(total(t[g][m]), s[m][g]));
 				const __m256 k = _mm256_mul_ps(d, _mm256_loadu_ps(slab[g][b].d));
 				_mm256_storeu_ps(sum[m][g], _mm256_fmadd_ps(k, v, _mm256_loadu_ps(sum[m][g])));
 			}
@@ -90,7 +90,9 @@ INLINE void wide(const int G, const int M, const plain_block (*slab)[SLAB], int 
 	}
 }
 
-WIDE(matmul_q5_0, narrow, unpack, wide, emit, act_i8, GROUP_BYTES)
+WIDE(LEVEL(matmul_q5_0), narrow, unpack, wide, emit, act_i8, GROUP_BYTES)
+
+#ifndef VNNI
 
 typedef struct { uint16_t d; uint8_t high[4]; uint8_t q[16]; } __attribute__((packed)) block;
 
@@ -127,3 +129,5 @@ KERNEL void gather_q5_0(const void *w, int cols, int r, float scale, float *out)
 		}
 	}
 }
+
+#endif

@@ -57,7 +57,7 @@ INLINE void tile(const int G, const int M, const char *w, size_t size, const cha
 					const __m256i a0 = four(y[m]->q + h * 8), a1 = four(y[m]->q + h * 8 + 4);
 					UNROLL for (int g = 0; g < G; g++) {
 						const __m256i t = _mm256_add_epi16(_mm256_maddubs_epi16(q0[g], a0), _mm256_maddubs_epi16(q1[g], a1));
-						sum[g][m] = _mm256_add_epi32(sum[g][m], _mm256_madd_epi16(t, s[g][h / 2]));
+						sum[g][m] = pairs2(sum[g][m], t, s[g][h / 2]);
 						KEEP(sum[g][m]);
 					}
 				}
@@ -73,7 +73,9 @@ INLINE void tile(const int G, const int M, const char *w, size_t size, const cha
 		UNROLL for (int m = 0; m < M; m++) _mm256_storeu_ps(out + m * ld + g * 8, f[g][m]);
 }
 
-MATMUL(matmul_q6_k, tile, GROUP_BYTES, 3, 2, 2, 2)
+MATMUL(LEVEL(matmul_q6_k), tile, GROUP_BYTES, 3, 2, 2, 2)
+
+#ifndef VNNI
 
 typedef struct { uint8_t low[128], high[64]; int8_t scale[16]; uint16_t d; } __attribute__((packed)) block;
 
@@ -105,3 +107,5 @@ KERNEL void gather_q6_k(const void *w, int cols, int r, float scale, float *out)
 		out[i] = s * (float)((int)b->q[k / 4][r % 8 * 4 + k % 4] - 32) * scale;
 	}
 }
+
+#endif

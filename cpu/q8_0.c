@@ -33,8 +33,7 @@ INLINE void tile(const int G, const int M, const char *w, size_t size, const cha
 			UNROLL for (int m = 0; m < M; m++) {
 				const __m256i y = four(x[m][b].q + 2 * c);
 				UNROLL for (int g = 0; g < G; g++) {
-					const __m256i v = _mm256_madd_epi16(q[g], y);
-					s[g][m] = c ? _mm256_add_epi32(s[g][m], v) : v;
+					s[g][m] = c ? pairs2(s[g][m], q[g], y) : _mm256_madd_epi16(q[g], y);
 					KEEP(s[g][m]);
 				}
 			}
@@ -49,7 +48,9 @@ INLINE void tile(const int G, const int M, const char *w, size_t size, const cha
 		UNROLL for (int m = 0; m < M; m++) _mm256_storeu_ps(out + m * ld + g * 8, f[g][m]);
 }
 
-MATMUL(matmul_q8_0, tile, GROUP_BYTES, 5, 4, 2, 2)
+MATMUL(LEVEL(matmul_q8_0), tile, GROUP_BYTES, 5, 4, 2, 2)
+
+#ifndef VNNI
 
 typedef struct { uint16_t d; int8_t q[32]; } __attribute__((packed)) block;
 
@@ -72,3 +73,5 @@ KERNEL void gather_q8_0(const void *w, int cols, int r, float scale, float *out)
 		for (int i = 0; i < 32; i++) out[b * 32 + i] = d * (float)g[b].q[i / 2][r % 8][i % 2] * scale;
 	}
 }
+
+#endif

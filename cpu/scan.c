@@ -24,7 +24,6 @@ enum { UNIT = 10 };
 
 INLINE void tile(const int G, const int M, const char *w, size_t size, const char *a, size_t stride, float *out,
 	size_t ld, int cols) {
-	const __m256i one = _mm256_set1_epi16(1);
 	float f[4][8][8] __attribute__((aligned(32)));
 	const act_scan *x[8];
 	UNROLL for (int m = 0; m < M; m++) {
@@ -43,13 +42,13 @@ INLINE void tile(const int G, const int M, const char *w, size_t size, const cha
 				UNROLL for (int c = 0; c < 4; c++) {
 					const __m256i q = codes5(wb->q[c], high, half * 4 + c);
 					UNROLL for (int m = 0; m < M; m++) {
-						const __m256i p = _mm256_maddubs_epi16(q, four(x[m][b].q + half * 16 + c * 4));
-						t[m] = c ? _mm256_add_epi16(t[m], p) : p;
+						const __m256i y = four(x[m][b].q + half * 16 + c * 4);
+						t[m] = c ? more(t[m], q, y) : first(q, y);
 						KEEP(t[m]);
 					}
 				}
 				UNROLL for (int m = 0; m < M; m++) {
-					const __m256i v = _mm256_madd_epi16(t[m], one);
+					const __m256i v = total(t[m]);
 					sum[m] = half ? _mm256_add_epi32(sum[m], v) : v;
 				}
 			}
@@ -81,7 +80,6 @@ INLINE void unpack(const char *w, int lo, int hi, plain_block *out) {
 
 INLINE void wide(const int G, const int M, const plain_block (*slab)[SLAB], int blocks, const char *a, size_t stride,
 	sums *sum) {
-	const __m256i one = _mm256_set1_epi16(1);
 	__m256i s[WIDE_M][2];
 	const act_scan *x[WIDE_M];
 	UNROLL for (int m = 0; m < M; m++) x[m] = (const act_scan *)(a + m * stride);
@@ -89,14 +87,14 @@ INLINE void wide(const int G, const int M, const plain_block (*slab)[SLAB], int 
 		__m256i t[2][WIDE_M];
 		FOURS(0, 4)
 		UNROLL for (int m = 0; m < M; m++)
-			UNROLL for (int g = 0; g < G; g++) s[m][g] = _mm256_madd_epi16(t[g][m], one);
+			UNROLL for (int g = 0; g < G; g++) s[m][g] = total(t[g][m]);
 		FOURS(4, 4)
 		UNROLL for (int m = 0; m < M; m++) {
 			const act_scan *y = &x[m][b];
 			const __m256 n = _mm256_broadcast_ss(&y->n), c = _mm256_broadcast_ss(&y->c), k = _mm256_broadcast_ss(&y->k);
 			UNROLL for (int g = 0; g < G; g++) {
 				const __m256 e = _mm256_fmadd_ps(_mm256_loadu_ps(slab[g][b].m), n, c);
-				const __m256 v = _mm256_cvtepi32_ps(_mm256_add_epi32(_mm256_madd_epi16(t[g][m], one), s[m][g]));
+				const __m256 v = _mm256_cvtepi32_ps(_mm256_add_epi32(total(t[g][m]), s[m][g]));
 				const __m256 z = _mm256_fmadd_ps(v, k, e);
 				_mm256_storeu_ps(sum[m][g], _mm256_fmadd_ps(_mm256_loadu_ps(slab[g][b].d), z, _mm256_loadu_ps(sum[m][g])));
 			}
@@ -106,7 +104,9 @@ INLINE void wide(const int G, const int M, const plain_block (*slab)[SLAB], int 
 
 INLINE void highest(float *out, const float *sum) { *out = top(_mm256_loadu_ps(sum)); }
 
-WIDE(scan_q8_0, narrow, unpack, wide, highest, act_scan, GROUP_BYTES)
+WIDE(LEVEL(scan_q8_0), narrow, unpack, wide, highest, act_scan, GROUP_BYTES)
+
+#ifndef VNNI
 
 // pack_scan_q8_0 writes the scan's group of a packed one; it gives the largest Σ q² of a block.
 KERNEL int pack_scan_q8_0(const void *group, void *out, int cols) {
@@ -169,7 +169,7 @@ KERNEL void scan_vector(const act_i16 *x, act_scan *out, int cols, float reach) 
 INLINE void consider(const void *w, const act_i16 *x, int cols, int rows, int g, choice *best) {
 	float product[8];
 	const size_t size = (size_t)cols / 32 * sizeof(q8_0_group);
-	matmul_q8_0((const char *)w + g * size, x, 0, product, 0, cols, 0, 1, 1);
+	matmul_q8_0_avx2((const char *)w + g * size, x, 0, product, 0, cols, 0, 1, 1);
 	for (int r = 0; r < 8 && g * 8 + r < rows; r++) {
 		const int id = g * 8 + r;
 		if (product[r] > best->product || (product[r] == best->product && id < best->row))
@@ -181,9 +181,9 @@ INLINE void consider(const void *w, const act_i16 *x, int cols, int rows, int g,
 KERNEL void scan_lead(const void *w, const act_i16 *x, int cols, int rows, const float *bound, int parts,
 	choice *best) {
 	const int groups = (rows + 7) / 8, run = (groups + parts - 1) / parts;
-	float first[8];
-	matmul_q8_0(w, x, 0, first, 0, cols, 0, 1, 1);
-	*best = (choice){.product = first[0], .row = 0};
+	float row0[8];
+	matmul_q8_0_avx2(w, x, 0, row0, 0, cols, 0, 1, 1);
+	*best = (choice){.product = row0[0], .row = 0};
 	for (int lo = 0; lo < groups; lo += run) {
 		int high = lo;
 		for (int g = lo; g < lo + run && g < groups; g++)
@@ -198,3 +198,5 @@ KERNEL void scan_settle(const void *w, const act_i16 *x, int cols, int rows, con
 	for (int g = lo; g < hi; g++)
 		if (!(bound[g] < best->product)) consider(w, x, cols, rows, g, best);
 }
+
+#endif

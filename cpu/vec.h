@@ -1,8 +1,12 @@
 //go:build cgo && amd64
 
-// Vector primitives that every kernel shares: one exponential, one reduction tree. Compiled for AVX2, FMA and F16C by
-// target attribute, so that nothing else of the program is. -std=c11 turns contraction off: only what is written as an
-// fma is one.
+// Vector primitives that every kernel shares: integer products, one exponential, one reduction tree. Compiled by target
+// attribute, so that nothing else of the program is. -std=c11 turns contraction off: only what is written as an fma is
+// one.
+//
+// Two levels of one arithmetic: AVX2 with FMA and F16C, and the same with the integer products of AVX-512 VNNI on
+// 256-bit registers, where a file defines VNNI. Their sums are the same integers, so every result has the same bits.
+// EMULATE makes the second level out of the first, for tests on processors that lack it.
 #ifndef BERTH_VEC_H
 #define BERTH_VEC_H
 
@@ -11,8 +15,18 @@
 #include <stdint.h>
 #include <string.h>
 
-#define KERNEL __attribute__((target("avx2,fma,f16c")))
-#define INLINE static inline __attribute__((always_inline, target("avx2,fma,f16c")))
+#if defined(VNNI) && !defined(EMULATE)
+#define TARGET "avx2,fma,f16c,avx512f,avx512vl,avx512vnni"
+#else
+#define TARGET "avx2,fma,f16c"
+#endif
+#ifdef VNNI
+#define LEVEL(name) name##_vnni
+#else
+#define LEVEL(name) name##_avx2
+#endif
+#define KERNEL __attribute__((target(TARGET)))
+#define INLINE static inline __attribute__((always_inline, target(TARGET)))
 #define UNROLL _Pragma("GCC unroll 16")
 
 // KEEP pins a value in its register at this point: gcc otherwise forms all products of an unrolled block first, and
@@ -36,6 +50,32 @@ INLINE __m256i four(const void *p) {
 	memcpy(&v, p, 4);
 	return _mm256_set1_epi32(v);
 }
+
+// Sums of products of 32 unsigned bytes q, 32 signed bytes y, as `total` gives them: 8 lanes of 32 bits, each over 4
+// columns and all that was added. `first` starts a sum, `more` adds to it; before `total` it may not pass 16 bits.
+// pairs2 adds products of 16 pairs of 16 bits to 8 lanes of 32.
+#ifndef VNNI
+INLINE __m256i first(__m256i q, __m256i y) { return _mm256_maddubs_epi16(q, y); }
+INLINE __m256i more(__m256i sum, __m256i q, __m256i y) { return _mm256_add_epi16(sum, first(q, y)); }
+INLINE __m256i total(__m256i sum) { return _mm256_madd_epi16(sum, _mm256_set1_epi16(1)); }
+INLINE __m256i pairs2(__m256i sum, __m256i x, __m256i y) { return _mm256_add_epi32(sum, _mm256_madd_epi16(x, y)); }
+#else
+#ifdef EMULATE
+INLINE __m256i dot4(__m256i sum, __m256i q, __m256i y) {
+	const __m256i low = _mm256_set1_epi16(255);
+	const __m256i even = _mm256_madd_epi16(_mm256_and_si256(q, low), _mm256_srai_epi16(_mm256_slli_epi16(y, 8), 8));
+	const __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(q, 8), _mm256_srai_epi16(y, 8));
+	return _mm256_add_epi32(sum, _mm256_add_epi32(even, odd));
+}
+INLINE __m256i pairs2(__m256i sum, __m256i x, __m256i y) { return _mm256_add_epi32(sum, _mm256_madd_epi16(x, y)); }
+#else
+INLINE __m256i dot4(__m256i sum, __m256i q, __m256i y) { return _mm256_dpbusd_epi32(sum, q, y); }
+INLINE __m256i pairs2(__m256i sum, __m256i x, __m256i y) { return _mm256_dpwssd_epi32(sum, x, y); }
+#endif
+INLINE __m256i first(__m256i q, __m256i y) { return dot4(_mm256_setzero_si256(), q, y); }
+INLINE __m256i more(__m256i sum, __m256i q, __m256i y) { return dot4(sum, q, y); }
+INLINE __m256i total(__m256i sum) { return sum; }
+#endif
 
 // codes5 is the c-th four of 5-bit codes of 8 rows, as 32 unsigned bytes: nibbles are low for c < 4, then high; bit c of
 // high is the fifth.

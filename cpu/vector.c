@@ -82,5 +82,3 @@ KERNEL void gated_silu(const float *gate, const float *up, float *out, int n) {
 		_mm256_storeu_ps(out + i, _mm256_mul_ps(logistic(x, x), _mm256_loadu_ps(up + i)));
 	}
 }
-
-int has_f16c(void) { return __builtin_cpu_supports("f16c") != 0; }

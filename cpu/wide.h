@@ -17,12 +17,6 @@ typedef struct { uint8_t q[8][32]; float d[8], m[8]; } plain_block;
 // sums is the accumulators of one token.
 typedef float sums[2][8];
 
-// share is how many of n tokens the next tile takes: as few tiles as can be, of nearly equal size.
-INLINE int share(int n) {
-	const int tiles = (n + WIDE_M - 1) / WIDE_M;
-	return (n + tiles - 1) / tiles;
-}
-
 // WIDE defines NAME from NARROW, the kernel for few tokens; UNPACK(w, lo, hi, out), which writes blocks [lo, hi) of a
 // group; TILE(groups, tokens, slab, blocks, a, stride, sum), which adds a slab's products; and EMIT(out, sum).
 #define WIDE(NAME, NARROW, UNPACK, TILE, EMIT, ACT, GROUP_BYTES) \
@@ -44,7 +38,7 @@ INLINE int share(int n) {
 					const int e = b + SLAB < cols / 32 ? b + SLAB : cols / 32; \
 					for (int i = 0; i <= two; i++) UNPACK((const char *)w + (g + i) * size, b, e, slab[i]); \
 					for (int t = 0, m; t < count; t += m) { \
-						m = share(count - t); \
+						m = share(count - t, WIDE_M); \
 						const char *at = (const char *)a + (t0 + t) * stride + b * sizeof(ACT); \
 						if (two) WIDE_TILES(TILE, 2) else WIDE_TILES(TILE, 1) \
 					} \
@@ -64,7 +58,7 @@ INLINE int share(int n) {
 	case 5: TILE(G, 5, slab, e - b, at, stride, sum + t); break; \
 	}
 
-// fours multiplies fours [C, C + N) of a block by tokens' activations at q, in 16 bits.
+// FOURS multiplies fours [C, C + N) of block b by the activations of tokens x: sums t, before `total`.
 #define FOURS(C, N) \
 	UNROLL for (int c = (C); c < (C) + (N); c++) { \
 		__m256i q[2]; \
@@ -72,8 +66,7 @@ INLINE int share(int n) {
 		UNROLL for (int m = 0; m < M; m++) { \
 			const __m256i y = four(x[m][b].q + c * 4); \
 			UNROLL for (int g = 0; g < G; g++) { \
-				const __m256i v = _mm256_maddubs_epi16(q[g], y); \
-				t[g][m] = c > (C) ? _mm256_add_epi16(t[g][m], v) : v; \
+				t[g][m] = c > (C) ? more(t[g][m], q[g], y) : first(q[g], y); \
 				KEEP(t[g][m]); \
 			} \
 		} \
