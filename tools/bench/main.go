@@ -1,5 +1,6 @@
-// Command bench times Berth's CPU device and llama.cpp on one model in turn, round by round, so that a machine whose
-// speed drifts slows both, and prints medians, their ranges, and ratios as a table.
+// Command bench times Berth and llama.cpp on one model in turn, round by round, so that a machine whose speed drifts
+// slows both, and prints medians, their ranges, and ratios as a table. Without --served it times Berth's CPU device
+// beside llama.cpp's; with it, whole servers under load.
 package main
 
 import (
@@ -27,8 +28,16 @@ func main() {
 	llama := flag.String("llama", ".peers/bin", "folder of llama-bench and llama-batched-bench")
 	model := flag.String("model", "", "model file")
 	ours := flag.String("ours", "bin/backend.test", "Berth's benchmark, as go test -c ./backendtest makes it")
+	served := flag.Bool("served", false, "time servers under load instead: bin/berth up and llama-server")
+	only := flag.String("only", "", "with --served: the loads whose name starts with this")
 	flag.Parse()
-	if err := run(*rounds, *threads, *llama, *model, *ours); err != nil {
+	err := error(nil)
+	if *served {
+		err = runServed(*rounds, *threads, *llama, *model, *only)
+	} else {
+		err = run(*rounds, *threads, *llama, *model, *ours)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
