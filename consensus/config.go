@@ -7,6 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"time"
+
+	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
+	"github.com/berthd/berth/consensus/ledger"
 )
 
 // Config is what a node needs to start.
@@ -30,9 +33,15 @@ type Config struct {
 	Clock Clock
 	// Random is where the cluster id, the hash key and nonces come from. Zero: crypto/rand.
 	Random io.Reader
+	// Audit looks at every proposal as it is applied. Zero: nobody does.
+	Audit Audit
 	// Log gets what operators should see. Zero: nothing.
 	Log *slog.Logger
 }
+
+// Audit is shown each applied proposal with its result and the state after it, on the way of all others: for tests and
+// simulations. It must not write to what it is shown, nor keep the state.
+type Audit func(*ledger.State, *ledgerv1.Proposal, *ledgerv1.Result)
 
 // Clock tells time that only goes forward.
 type Clock interface {

@@ -19,6 +19,7 @@ type machine struct {
 
 	digests digests
 
+	audit      Audit       // nil: nobody looks
 	fail       func(error) // tells the node that it cannot go on
 	stopped    error       // nothing is applied after an entry that could not be: the replicas would differ
 	unrestored error       // why the last snapshot could not be restored
@@ -30,8 +31,8 @@ type published struct {
 	changed chan struct{}
 }
 
-func newMachine(fail func(error)) *machine {
-	m := &machine{state: ledger.New(), fail: fail}
+func newMachine(fail func(error), audit Audit) *machine {
+	m := &machine{state: ledger.New(), fail: fail, audit: audit}
 	m.published.Store(&published{view: m.state.View(), changed: make(chan struct{})})
 	return m
 }
@@ -80,6 +81,9 @@ func (m *machine) applyEntry(e *ledgerv1.Entry) []*ledgerv1.Result {
 	results := make([]*ledgerv1.Result, len(e.Proposals))
 	for i, p := range e.Proposals {
 		results[i] = m.state.Apply(p)
+		if m.audit != nil {
+			m.audit(m.state, p, results[i])
+		}
 		if p.Command.GetTick() != nil {
 			m.digests.keep(Digest{Revision: m.state.Revision(), Digest: m.state.Digest()})
 		}

@@ -66,7 +66,7 @@ func start(c Config, s *seat) (*Node, error) {
 		scope:  func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
 		broken: make(chan struct{}), failed: make(chan error, 1),
 	}
-	n.machine = newMachine(n.fail)
+	n.machine = newMachine(n.fail, c.Audit)
 	n.log = &guard{LogStore: s.log, dir: c.Dir, fail: n.fail}
 	if err := n.enter(rc); err != nil {
 		cancel()

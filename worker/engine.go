@@ -42,6 +42,7 @@ type engine struct {
 	plan      model.Plan
 	events    []kvpool.Event
 	stats     func(Stats)
+	inspect   func(*kvpool.Pool) error // nil: nobody does
 }
 
 // identity is what a prefix name says of this incarnation, and whose keys it uses.
@@ -99,6 +100,11 @@ func (e *engine) run(ctx context.Context) (err error) {
 	for {
 		if err := e.hear(ctx); err != nil {
 			return err
+		}
+		if e.inspect != nil {
+			if err := e.inspect(e.pool); err != nil {
+				return fmt.Errorf("inspect the pool: %w", err)
+			}
 		}
 		planned := e.sched.schedule()
 		e.askGrowth()

@@ -31,7 +31,10 @@ type Config struct {
 	// Reopen gives up the device, which has a step that does not end, and opens another like it. The first may go on reading
 	// its last plan for ever. Nil: the worker ends instead.
 	Reopen func() (Device, error)
-	Log    *slog.Logger
+	// Inspect is shown the pool between steps, by the engine's goroutine, and an error of its ends the incarnation: for tests
+	// and simulations. Nil: nobody looks.
+	Inspect func(*kvpool.Pool) error
+	Log     *slog.Logger
 }
 
 // Validate joins everything that is wrong with c.
@@ -210,6 +213,7 @@ func (w *Worker) startEngine(ctx context.Context, l *line, o *ledgerv1.Opened, c
 		cancel(err) // no other registration of this process would fare better
 		return err
 	}
+	e.inspect = w.cfg.Inspect
 	l.deliver = func(f func(*engine)) { e.do(ctx, f) }
 	go func() {
 		defer close(ended)
