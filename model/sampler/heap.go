@@ -36,13 +36,3 @@ func (s *Sampler) sift(i int) {
 		i = m
 	}
 }
-
-// kthLargest is the value that k candidates reach; k ≥ 1 and at most the number of candidates.
-func (s *Sampler) kthLargest(k int) float32 {
-	s.heapify()
-	c := candidate{}
-	for range k {
-		c = s.pop()
-	}
-	return c.x
-}

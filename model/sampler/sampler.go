@@ -11,25 +11,27 @@ const GreedyBelow = 1e-5
 
 // Sampler holds the scratch memory of one sampling thread. It keeps nothing between calls.
 type Sampler struct {
-	count []int32     // by id: times seen in the output, valid where stamp matches
-	stamp []uint32    // by id: the call that wrote count
-	call  uint32      // number of the current call
-	seen  []int32     // ids with a count in this call
-	keep  []candidate // ids that are still in, ascending
-	heap  []candidate // the same, as a heap by value, while top-k and top-p run
-	given []float32   // the logits as given, when a log-probability is asked for
+	count  []int32     // by id: times seen in the output, valid where stamp matches
+	stamp  []uint32    // by id: the call that wrote count
+	call   uint32      // number of the current call
+	seen   []int32     // ids with a count in this call
+	blocks []float64   // by run of blockIDs ids: the sum of their weights
+	keep   []candidate // ids that are still in, ascending
+	heap   []candidate // the same, as a heap by value, while top-p runs
+	most   []float32   // a heap of the highest logits, while top-k runs
+	given  []float32   // the logits as given, when a log-probability is asked for
 }
 
 type candidate struct {
 	id int32
-	x  float32 // logit after bias, penalties and temperature
-	p  float64 // probability, unnormalised
+	x  float32 // logit after bias and penalties
+	p  float64 // weight: e^((x − highest) / temperature)
 }
 
 // New returns a sampler for a vocabulary of the given size.
 func New(vocab int) *Sampler {
 	return &Sampler{
-		count: make([]int32, vocab), stamp: make([]uint32, vocab),
+		count: make([]int32, vocab), stamp: make([]uint32, vocab), blocks: make([]float64, (vocab+blockIDs-1)/blockIDs),
 		seen: make([]int32, 0, 1024), keep: make([]candidate, 0, vocab), heap: make([]candidate, 0, vocab),
 	}
 }
@@ -57,19 +59,32 @@ func (s *Sampler) choose(logits []float32, p *model.Sampling) int32 {
 	case p.Temperature < GreedyBelow:
 		return best
 	}
-	s.cut(logits, p)
-	return s.draw(p.Seed, p.Counter)
+	w := weights{top: logits[best], by: 1 / float64(p.Temperature)}
+	if cuts(p) {
+		s.cut(logits, w, p)
+		return s.draw(p.Seed, p.Counter)
+	}
+	return s.drawAny(logits, w, best, p)
 }
 
 // Probs writes the distribution that Next draws from into out, one f64 per id; logits are overwritten.
 func (s *Sampler) Probs(logits []float32, p *model.Sampling, out []float64) {
 	clear(out)
 	s.shape(logits, p)
+	best := argmax(logits)
 	if p.Temperature < GreedyBelow {
-		out[argmax(logits)] = 1
+		out[best] = 1
 		return
 	}
-	s.cut(logits, p)
+	w := weights{top: logits[best], by: 1 / float64(p.Temperature)}
+	if !cuts(p) {
+		total := s.weigh(logits, w)
+		for i, x := range logits {
+			out[i] = w.of(x) / total
+		}
+		return
+	}
+	s.cut(logits, w, p)
 	total := 0.0
 	for _, c := range s.keep {
 		total += c.p
@@ -79,66 +94,8 @@ func (s *Sampler) Probs(logits []float32, p *model.Sampling, out []float64) {
 	}
 }
 
-// cut fills keep with the tokens that may be drawn and their weights: min-p, then top-k, then top-p.
-func (s *Sampler) cut(logits []float32, p *model.Sampling) {
-	top := logits[argmax(logits)]
-	floor := float32(math.Inf(-1))
-	if p.MinP > 0 && p.MinP <= 1 {
-		floor = top + float32(math.Log(float64(p.MinP)))
-	}
-	s.keep = s.keep[:0]
-	for i, x := range logits {
-		if x >= floor && !math.IsInf(float64(x), -1) {
-			s.keep = append(s.keep, candidate{id: int32(i), x: x})
-		}
-	}
-	topK, topP := p.TopK > 0 && p.TopK < len(s.keep), p.TopP > 0 && p.TopP < 1
-	if topK {
-		s.keepFrom(s.kthLargest(p.TopK))
-	}
-	for i := range s.keep {
-		s.keep[i].p = math.Exp(float64(s.keep[i].x - top))
-	}
-	if topP {
-		s.cutTail(float64(p.TopP))
-	}
-}
-
-// keepFrom drops candidates below x; those equal to it stay.
-func (s *Sampler) keepFrom(x float32) {
-	n := 0
-	for _, c := range s.keep {
-		if c.x >= x {
-			s.keep[n] = c
-			n++
-		}
-	}
-	s.keep = s.keep[:n]
-}
-
-// cutTail keeps the most likely candidates until they hold the share topP, the one that reaches it included.
-func (s *Sampler) cutTail(topP float64) {
-	total := 0.0
-	for _, c := range s.keep {
-		total += c.p
-	}
-	s.heapify()
-	sum, last := 0.0, candidate{}
-	for len(s.heap) > 0 && sum < topP*total {
-		last = s.pop()
-		sum += last.p
-	}
-	n := 0
-	for _, c := range s.keep {
-		if !less(c, last) {
-			s.keep[n] = c
-			n++
-		}
-	}
-	s.keep = s.keep[:n]
-}
-
-// draw picks a candidate by its weight. Candidates stand in ascending id order, so that how they were cut does not matter.
+// draw picks a kept candidate by its weight. Candidates stand in ascending id order, so that how they were cut does not
+// matter.
 func (s *Sampler) draw(seed, counter uint64) int32 {
 	total := 0.0
 	for _, c := range s.keep {
@@ -154,21 +111,41 @@ func (s *Sampler) draw(seed, counter uint64) int32 {
 	return s.keep[len(s.keep)-1].id
 }
 
+// drawAny picks any token by its weight: the run of ids first, then the id, so that most weights are computed once and
+// none is kept. Rounding may leave the last step beyond every id: then it is the highest.
+func (s *Sampler) drawAny(logits []float32, w weights, highest int32, p *model.Sampling) int32 {
+	u := s.weigh(logits, w) * uniform(p.Seed, p.Counter)
+	for b, sum := range s.blocks {
+		if u >= sum {
+			u -= sum
+			continue
+		}
+		for i := b * blockIDs; i < min((b+1)*blockIDs, len(logits)); i++ {
+			weight := w.of(logits[i])
+			if u < weight {
+				return int32(i)
+			}
+			u -= weight
+		}
+	}
+	return highest
+}
+
 // argmax is the lowest id of the highest logit; a NaN is never higher than what stands before it.
 func argmax(x []float32) int32 {
-	best := 0
+	best, top := 0, x[0]
 	for i, v := range x {
-		if v > x[best] {
-			best = i
+		if v > top {
+			best, top = i, v
 		}
 	}
 	return int32(best)
 }
 
 func logSumExp(x []float32) float64 {
-	top, sum := float64(x[argmax(x)]), 0.0
+	w, sum := weights{top: x[argmax(x)], by: 1}, 0.0
 	for _, v := range x {
-		sum += math.Exp(float64(v) - top)
+		sum += w.of(v)
 	}
-	return top + math.Log(sum)
+	return float64(w.top) + math.Log(sum)
 }

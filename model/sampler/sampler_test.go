@@ -105,23 +105,48 @@ func TestGoldenDistributions(t *testing.T) {
 }
 
 func TestNextDrawsFromProbs(t *testing.T) { // S2
+	const vocab, draws = 2*blockIDs + 50, 30_000
 	rng := rand.New(rand.NewPCG(1, 2))
-	logits := make([]float32, 50)
+	logits := make([]float32, vocab)
 	for i := range logits {
-		logits[i] = float32(rng.NormFloat64() * 2)
+		logits[i] = float32(rng.NormFloat64() * 3)
 	}
-	p := &model.Sampling{Temperature: 0.8, TopK: 12, TopP: 0.9, Banned: []int32{3}, Seed: 9}
-	s, want, got := New(50), make([]float64, 50), make([]float64, 50)
-	s.Probs(slices.Clone(logits), p, want)
-	const draws = 200_000
-	for i := range draws {
-		p.Counter = uint64(i)
-		id, _ := s.Next(slices.Clone(logits), p)
-		got[id] += 1.0 / draws
+	for name, p := range map[string]*model.Sampling{
+		"any token":   {Temperature: 0.8},
+		"top-k top-p": {Temperature: 0.8, TopK: 12, TopP: 0.9},
+		"top-p":       {Temperature: 0.8, TopP: 0.6},
+		"min-p":       {Temperature: 1.5, MinP: 0.2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p.Banned, p.Seed = []int32{3}, 9
+			s, buf, want, got := New(vocab), make([]float32, vocab), make([]float64, vocab), make([]float64, vocab)
+			s.Probs(slices.Clone(logits), p, want)
+			for i := range draws {
+				p.Counter = uint64(i)
+				copy(buf, logits)
+				id, _ := s.Next(buf, p)
+				got[id] += 1.0 / draws
+			}
+			for i := range want {
+				if want[i] == 0 && got[i] > 0 || math.Abs(want[i]-got[i]) > 0.01 {
+					t.Errorf("id %d: drawn %g of the time, want %g", i, got[i], want[i])
+				}
+			}
+		})
 	}
-	for i := range want {
-		if (want[i] == 0) != (got[i] == 0) || math.Abs(want[i]-got[i]) > 0.005 {
-			t.Errorf("id %d: drawn %g of the time, want %g", i, got[i], want[i])
+}
+
+func TestWeights(t *testing.T) {
+	w := weights{top: 3, by: 0.7}
+	for x := float32(-600); x <= 3; x += 0.37 {
+		want := math.Exp(float64(x-3) * 0.7)
+		if got := w.of(x); math.Abs(got-want) > 1e-9*want {
+			t.Fatalf("weight of %g: %g, want %g", x, got, want)
+		}
+	}
+	for _, x := range []float32{float32(math.Inf(-1)), float32(math.NaN()), -1e30} {
+		if got := w.of(x); got != 0 {
+			t.Errorf("weight of %g: %g, want 0", x, got)
 		}
 	}
 }

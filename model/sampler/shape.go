@@ -6,7 +6,7 @@ import (
 	"github.com/berthd/berth/model"
 )
 
-// shape applies bans, mask, bias, penalties and temperature to logits in place.
+// shape applies bias, penalties, bans and mask to logits in place.
 func (s *Sampler) shape(logits []float32, p *model.Sampling) {
 	inf := float32(math.Inf(-1))
 	for _, b := range p.LogitBias {
@@ -21,11 +21,6 @@ func (s *Sampler) shape(logits []float32, p *model.Sampling) {
 			if p.Mask[i/64]&(1<<(i%64)) == 0 {
 				logits[i] = inf
 			}
-		}
-	}
-	if p.Temperature >= GreedyBelow && p.Temperature != 1 {
-		for i := range logits {
-			logits[i] /= p.Temperature
 		}
 	}
 }
