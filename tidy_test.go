@@ -60,7 +60,7 @@ var owners = map[string][]string{
 	"go.opentelemetry.io/otel/trace":               {"telemetry", "traced.go"},
 	"go.opentelemetry.io/otel/metric":              {"telemetry", "traced.go"},
 	"golang.org/x/sys":                             {"cpu", "model", "cmd"},
-	"google.golang.org/grpc":                       {"api", "consensus", "worker", "router", "transfer", "telemetry", "cmd", "e2e"},
+	"google.golang.org/grpc":                       {"api", "consensus", "worker", "router", "transfer", "telemetry", "sim", "cmd", "e2e"},
 	"go.opentelemetry.io/contrib/instrumentation/": {},
 }
 

@@ -1,0 +1,2 @@
+// Package sim plays whole clusters in virtual time.
+package sim

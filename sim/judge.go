@@ -1,0 +1,114 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/berthd/berth/consensus/ledger"
+)
+
+// recovery is how long after a fault's end its traces may show: a lease runs out, a worker registers, cards are fetched.
+const recovery = 3 * lease
+
+// judge says whether a client asks again, or which rule is broken by what it got.
+func (c *cluster) judge(q *Request, a *answer, err error, began time.Duration) (again bool, broken error) {
+	if broken := c.check(q, a, err == nil); broken != nil {
+		return false, broken
+	}
+	var said *serverError
+	switch {
+	case err == nil, errors.Is(err, errLeft):
+		return false, nil
+	case errors.Is(err, context.DeadlineExceeded):
+		return false, fmt.Errorf("P2: no end after %v", patience)
+	case !errors.As(err, &said):
+		if c.struck(began, func(f Fault) bool { return f.Host == routerName }) {
+			return true, nil
+		}
+		return false, fmt.Errorf("P1: the connection broke, though the router lives: %w", err)
+	case said.id == "WRK-001" || said.id == "WRK-002" || said.id == "LDG-001":
+		if c.struck(began, func(Fault) bool { return true }) {
+			return true, nil
+		}
+		return false, fmt.Errorf("P1: a worker or the quorum was lost, though nothing happened to them: %w", said)
+	}
+	return false, fmt.Errorf("P1: %w", said)
+}
+
+// struck says whether such a fault could show between then and now.
+func (c *cluster) struck(then time.Duration, such func(Fault) bool) bool {
+	for _, f := range c.Faults {
+		if such(f) && f.At <= c.now() && then <= f.At+f.For+recovery {
+			return true
+		}
+	}
+	return false
+}
+
+// check compares an answer, whole or a part of one, with what any device says to the prompt (P6).
+func (c *cluster) check(q *Request, a *answer, whole bool) error {
+	for i, got := range a.texts {
+		ids, ended := Say(q.Prompt, q.Seed, i, q.Max)
+		want, reason := read(ids), "length"
+		if ended {
+			reason = "stop"
+		}
+		switch {
+		case !strings.HasPrefix(want, got):
+			return fmt.Errorf("P6: choice %d says %q, want %q", i, got, want)
+		case whole && got != want:
+			return fmt.Errorf("P1: choice %d ends after %q, want %q", i, got, want)
+		case whole && a.reasons[i] != reason, !strings.HasPrefix(reason, a.reasons[i]):
+			return fmt.Errorf("P1: choice %d ends with %q, want %q", i, a.reasons[i], reason)
+		}
+	}
+	return nil
+}
+
+// settle waits until nothing is granted in the ledger and nothing charged on workers (P8).
+func (c *cluster) settle() {
+	var left error
+	for range 600 {
+		if left = c.left(); left == nil || c.life.Err() != nil {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	c.fail(fmt.Errorf("P8: a minute after the last answer: %w", left))
+}
+
+// left is what has not been given back.
+func (c *cluster) left() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v := c.router.node.View()
+	var faults []error
+	if v.Reservations != 0 {
+		faults = append(faults, fmt.Errorf("%d reservations", v.Reservations))
+	}
+	for i, life := range c.workers {
+		name := workerName(i)
+		w, s := v.Worker(name), life.worker.Stats()
+		if w == nil || w.Incarnation == 0 || life.worker.Ready() != nil {
+			faults = append(faults, fmt.Errorf("%s does not serve", name))
+			continue
+		}
+		faults = append(faults, leftOn(w))
+		if s.Pages.Charged != 0 || s.Pages.Overhead != 0 || s.Granted != 0 || s.Running+s.Waiting != 0 {
+			faults = append(faults, fmt.Errorf("%s has %d pages charged, %d as overhead, %d granted, %d branches",
+				name, s.Pages.Charged, s.Pages.Overhead, s.Granted, s.Running+s.Waiting))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func leftOn(w *ledger.WorkerView) error {
+	if w.Granted == 0 && w.SlotsUsed == 0 && w.Reservations == 0 && len(w.Waiters) == 0 && len(w.Orphans) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s has %d pages granted, %d slots, %d reservations, %d waiters, %d orphans in the ledger",
+		w.Name, w.Granted, w.SlotsUsed, w.Reservations, len(w.Waiters), len(w.Orphans))
+}

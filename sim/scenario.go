@@ -1,0 +1,72 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/berthd/berth/kvpool"
+)
+
+// Scenario is all that a run is given. Times count from the moment at which every worker serves.
+type Scenario struct {
+	Seed     uint64 // of delays of the network and the disk
+	Geometry kvpool.Geometry
+	Slots    int // of each worker
+	Workers  []Worker
+	Requests []Request
+	Faults   []Fault
+	Network  time.Duration // most of a usual delay of what is sent; 0: 1 ms
+	Disk     time.Duration // most of a write to the ledger's log; 0: none
+}
+
+// Worker is a machine, named w1, w2, and so on.
+type Worker struct {
+	Pages int
+	Speed float64 // over that of the cost model
+}
+
+// Request is what a client asks, named q0, q1, and so on.
+type Request struct {
+	At     time.Duration
+	Group  string // share group
+	Prompt []int32
+	Max    int // tokens
+	N      int // choices
+	Seed   uint64
+	Stream bool
+	Leaves time.Duration // how long after At the client leaves; 0: never
+}
+
+// Fault is something that happens to a host, for a while.
+type Fault struct {
+	At, For time.Duration
+	Host    string // w1 … or r1
+	Kind    FaultKind
+}
+
+// FaultKind is what happens.
+type FaultKind uint8
+
+const (
+	// Kill ends the host's process without a word; another is started when the time is over, with the same disk and none of
+	// the memory.
+	Kill FaultKind = iota
+	// Hold keeps all that the host sends and is sent on its way until the time is over.
+	Hold
+)
+
+func (k FaultKind) String() string { return [...]string{"killed", "held"}[k] }
+
+func workerName(i int) string { return fmt.Sprintf("w%d", i+1) }
+
+// modelLen is the longest branch that workers allow.
+const modelLen = 512
+
+// fits is the least pages of a worker on which the longest of the requests fits alone.
+func fits(g kvpool.Geometry, requests []Request) int {
+	most := 0
+	for _, q := range requests {
+		most = max(most, g.Demand(len(q.Prompt)+q.Max).Pages)
+	}
+	return g.Overhead() + most
+}

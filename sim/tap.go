@@ -1,0 +1,76 @@
+package sim
+
+import (
+	"context"
+	"strings"
+
+	"google.golang.org/grpc"
+
+	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
+	workerv1 "github.com/berthd/berth/api/worker/v1"
+	"github.com/berthd/berth/router"
+)
+
+// A router has one share group for everybody. Where a scenario has several, a request's group is the end of its id, and
+// is written into what the router says of it to the ledger and to its worker. The prefix index of the router does not
+// know of it: it expects no hits there.
+func groupOf(requestID, or string) string {
+	if _, group, ok := strings.Cut(requestID, "-"); ok {
+		return group
+	}
+	return or
+}
+
+// grouped is the router's session, in which reservations carry their share group.
+type grouped struct{ router.Session }
+
+// Do implements router.Session.
+func (s grouped) Do(ctx context.Context, c *ledgerv1.Command) (*ledgerv1.Result, error) {
+	if r := c.GetReserve(); r != nil {
+		r.ShareGroup = groupOf(r.RequestId, r.ShareGroup)
+		r.Tenant = r.ShareGroup
+	}
+	return s.Session.Do(ctx, c)
+}
+
+// tapped listens to what the router and its workers say of requests.
+func (c *cluster) tapped() grpc.DialOption {
+	return grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
+		next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		s, err := next(ctx, desc, cc, method, opts...)
+		if err != nil {
+			return nil, err
+		}
+		return &tap{ClientStream: s, cluster: c, worker: host(strings.TrimPrefix(cc.Target(), "passthrough:///"))}, nil
+	})
+}
+
+// tap is one stream of the router to a worker.
+type tap struct {
+	grpc.ClientStream
+	cluster *cluster
+	worker  string
+	request string
+}
+
+// SendMsg implements grpc.ClientStream.
+func (t *tap) SendMsg(m any) error {
+	if r, ok := m.(*workerv1.GenerateRequest); ok {
+		t.request = r.RequestId
+		r.ShareGroup = groupOf(r.RequestId, r.ShareGroup)
+		if t.cluster.pages != nil {
+			r.Pages = t.cluster.pages(r.RequestId, r.Pages)
+		}
+		t.cluster.story.add(t.cluster.now(), t.request, "to "+t.worker)
+	}
+	return t.ClientStream.SendMsg(m)
+}
+
+// RecvMsg implements grpc.ClientStream.
+func (t *tap) RecvMsg(m any) error {
+	err := t.ClientStream.RecvMsg(m)
+	if r, ok := m.(*workerv1.GenerateReply); ok && err == nil && r.GetFinished() != nil {
+		t.cluster.story.count(int(r.GetFinished().Preemptions), int(r.GetFinished().CachedTokens))
+	}
+	return err
+}
