@@ -22,8 +22,16 @@ func run(s Scenario, x sabotage, log *slog.Logger) *Report {
 	for i := range s.Requests {
 		all.Go(func() { c.serve(i) })
 	}
+	byHost := map[string][]Fault{}
 	for _, f := range s.Faults {
-		all.Go(func() { c.apply(f) })
+		byHost[f.Host] = append(byHost[f.Host], f)
+	}
+	for _, faults := range byHost {
+		all.Go(func() {
+			for _, f := range faults {
+				c.apply(f)
+			}
+		})
 	}
 	all.Wait()
 	took := c.now()

@@ -1,28 +1,46 @@
 package sim
 
 import (
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/berthd/berth/kvpool"
 )
 
-var small = kvpool.Geometry{
-	BlockSize: 4, Groups: []kvpool.Group{{Kind: kvpool.Full}, {Kind: kvpool.Sliding, Window: 10}},
-	StepsInFlight: 1, MaxBatchTokens: 24, PrefillsInStep: 3,
+var (
+	only = flag.Uint64("seed", 0, "play the scenario of this seed alone")
+	many = flag.Uint64("seeds", seeds, "play the scenarios of the seeds from 1 to this")
+)
+
+// TestSim plays random scenarios.
+func TestSim(t *testing.T) {
+	from, to := uint64(1), *many
+	if *only > 0 {
+		from, to = *only, *only
+	}
+	for seed := from; seed <= to; seed++ {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			fmt.Fprintln(os.Stderr, "seed", seed) // a panic of a program's goroutine ends the test without a word of which it was
+			r := play(t, Random(seed))
+			if r.Broken != nil {
+				t.Errorf("go test ./sim -run TestSim -seed %d: %v\n%s", seed, r.Broken, r.Draw())
+			}
+		})
+	}
 }
 
-func TestOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := Run(Scenario{Geometry: small, Slots: 8, Workers: []Worker{{100, 1}},
-			Requests: []Request{{At: time.Second, Group: "g", Prompt: []int32{3, 4, 5}, Max: 20, N: 1, Seed: 1, Stream: true}}}, nil)
-		t.Log(r.Draw())
-		for _, e := range r.Events {
-			t.Log(e)
-		}
-		if r.Broken != nil {
-			t.Error(r.Broken)
-		}
-	})
+// play runs a scenario in a bubble of its own.
+func play(t *testing.T, s Scenario, x ...sabotage) (r *Report) {
+	t.Helper()
+	var log *slog.Logger
+	if testing.Verbose() && *only > 0 {
+		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	began := time.Now()
+	synctest.Test(t, func(*testing.T) { r = run(s, append(x, sabotage{})[0], log) })
+	t.Logf("in %v\n%s", time.Since(began).Round(time.Millisecond), r.Draw())
+	return r
 }
