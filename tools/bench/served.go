@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -31,7 +32,9 @@ var loads = []load{
 	{"8 conversations of 6 turns", []string{
 		"--workload", "multiturn", "--requests", "48", "--concurrency", "8", "--shared-words", "64",
 	}, 8, 0},
-	{"busy: 1 client, 4 busy loops", []string{"--requests", "3", "--concurrency", "1"}, 8, 4},
+	{"busy: 1 client beside 4 busy loops, 32 words, 24 tokens", []string{
+		"--requests", "2", "--concurrency", "1", "--shared-words", "16", "--prompt-words", "16", "--max-tokens", "24",
+	}, 8, 4},
 }
 
 // outcome is what berth bench says of a run.
@@ -45,13 +48,16 @@ type outcome struct {
 
 // side is one kind of server.
 type side struct {
-	start func(dir string, l *load) *exec.Cmd
+	start func(ctx context.Context, dir string, l *load) *exec.Cmd
 	ready string // path that answers 200 when it can work
 	url   string
 	runs  map[string][]outcome
 }
 
+// runServed stops what it started when it is interrupted.
 func runServed(rounds, threads int, llama, model, only string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	sides := []*side{
 		{start: berthServer(threads, model), ready: "/readyz", url: "http://127.0.0.1:18080", runs: map[string][]outcome{}},
 		{start: llamaServer(threads, llama, model), ready: "/health", url: "http://127.0.0.1:18090", runs: map[string][]outcome{}},
@@ -64,7 +70,7 @@ func runServed(rounds, threads int, llama, model, only string) error {
 					continue
 				}
 				fmt.Fprintf(os.Stderr, "round %d of %d, %s, %s\n", i+1, rounds, loads[l].name, side.url)
-				if err := side.serve(&loads[l]); err != nil {
+				if err := side.serve(ctx, &loads[l]); err != nil {
 					return fmt.Errorf("%s, %s: %w", loads[l].name, side.url, err)
 				}
 			}
@@ -74,30 +80,31 @@ func runServed(rounds, threads int, llama, model, only string) error {
 	return nil
 }
 
-func berthServer(threads int, model string) func(string, *load) *exec.Cmd {
-	return func(dir string, _ *load) *exec.Cmd {
-		return exec.Command("bin/berth", "up", "--workers", "1", "--model", model, "--threads", strconv.Itoa(threads), "--data", dir,
+func berthServer(threads int, model string) func(context.Context, string, *load) *exec.Cmd {
+	return func(ctx context.Context, dir string, _ *load) *exec.Cmd {
+		return exec.CommandContext(ctx, "bin/berth", "up", "--workers", "1", "--model", model, "--threads", strconv.Itoa(threads), "--data", dir,
 			"--http", "127.0.0.1:18080", "--rpc", "127.0.0.1:18081", "--admin", "127.0.0.1:18082", "--raft", "127.0.0.1:18083",
 			"--traces", "127.0.0.1:18084")
 	}
 }
 
-func llamaServer(threads int, llama, model string) func(string, *load) *exec.Cmd {
-	return func(_ string, l *load) *exec.Cmd {
+func llamaServer(threads int, llama, model string) func(context.Context, string, *load) *exec.Cmd {
+	return func(ctx context.Context, _ string, l *load) *exec.Cmd {
 		n, t := strconv.Itoa(l.slots), strconv.Itoa(threads)
-		return exec.Command(filepath.Join(llama, "llama-server"), "-m", model, "-t", t, "-tb", t, "-fa", "on", "--offline",
+		return exec.CommandContext(ctx, filepath.Join(llama, "llama-server"), "-m", model, "-t", t, "-tb", t, "-fa", "on", "--offline",
 			"-np", n, "-c", strconv.Itoa(1024*l.slots), "--swa-full", "--port", "18090")
 	}
 }
 
 // serve starts a server, loads it, and stops it.
-func (s *side) serve(l *load) (err error) {
+func (s *side) serve(ctx context.Context, l *load) error {
 	dir, err := os.MkdirTemp("", "served")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	server := s.start(dir, l)
+	server := s.start(ctx, dir, l)
+	server.Cancel = func() error { return server.Process.Signal(syscall.SIGTERM) }
 	if err := server.Start(); err != nil {
 		return err
 	}
@@ -105,18 +112,18 @@ func (s *side) serve(l *load) (err error) {
 		server.Process.Signal(syscall.SIGTERM)
 		server.Wait() // it says how it was ended
 	}()
-	if err := s.await(); err != nil {
+	if err := s.await(ctx); err != nil {
 		return err
 	}
 	for range l.busy {
-		loop := exec.Command("sh", "-c", "while :; do :; done")
+		loop := exec.CommandContext(ctx, "sh", "-c", "while :; do :; done")
 		if err := loop.Start(); err != nil {
 			return err
 		}
 		defer func() { loop.Process.Kill(); loop.Wait() }()
 	}
 	args := append([]string{"bench", "--json", "--url", s.url}, l.args...)
-	out, err := output(exec.Command("bin/berth", args...))
+	out, err := output(exec.CommandContext(ctx, "bin/berth", args...))
 	if err != nil {
 		return err
 	}
@@ -132,8 +139,8 @@ func (s *side) serve(l *load) (err error) {
 }
 
 // await asks until the server is ready.
-func (s *side) await() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+func (s *side) await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for ctx.Err() == nil {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+s.ready, nil)
