@@ -18,7 +18,7 @@ import (
 var errLeft = errors.New("the client left")
 
 // serverError is what the router said of a request, by its name in docs/errors.
-type serverError struct{ id, message string }
+type serverError struct{ id, message, worker string }
 
 func (e *serverError) Error() string { return e.id + ": " + e.message }
 
@@ -37,7 +37,7 @@ type reply struct {
 	}
 	Error *struct {
 		Message string
-		Berth   struct{ ID string }
+		Berth   struct{ ID, Worker string }
 	}
 }
 
@@ -48,7 +48,7 @@ func (a *answer) take(data []byte) error {
 		return fmt.Errorf("decode %q: %w", data, err)
 	}
 	if r.Error != nil {
-		return &serverError{r.Error.Berth.ID, r.Error.Message}
+		return &serverError{r.Error.Berth.ID, r.Error.Message, r.Error.Berth.Worker}
 	}
 	for _, c := range r.Choices {
 		if c.Index < 0 || c.Index >= len(a.texts) {
@@ -132,6 +132,9 @@ func (c *cluster) serve(i int) {
 	}
 	ctx, cancel := context.WithTimeout(c.life, patience)
 	defer cancel()
+	c.moved()
+	c.waiting.Add(1)
+	defer c.waiting.Add(-1)
 	if q.Leaves > 0 {
 		var leave context.CancelFunc
 		ctx, leave = context.WithTimeoutCause(ctx, q.Leaves, errLeft)

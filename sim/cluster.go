@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -16,8 +17,6 @@ import (
 	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
 	"github.com/berthd/berth/consensus"
 	"github.com/berthd/berth/consensus/ledger"
-	"github.com/berthd/berth/kvpool"
-	"github.com/berthd/berth/model"
 	"github.com/berthd/berth/router"
 )
 
@@ -29,10 +28,9 @@ const patience = 10 * time.Minute
 
 // sabotage is what tests break on purpose, to see that it is noticed.
 type sabotage struct {
-	ledger func(router.Ledger) router.Ledger     // between the router, with all workers behind it, and the node
-	alter  func(*model.Row, int32) int32         // what a device says in place of a token
-	pool   func(worker string, p *kvpool.Pool)   // between steps, before the pool is checked
-	pages  func(request string, n uint64) uint64 // of a dispatch, in place of those reserved
+	ledger func(router.Ledger) router.Ledger // between the router, with all workers behind it, and the node
+	device func(*device)                     // before each step
+	pages  func(n uint64) uint64             // of a dispatch, in place of those reserved
 }
 
 // cluster is a run under way.
@@ -46,6 +44,9 @@ type cluster struct {
 	log    *slog.Logger
 	began  time.Time
 	story  story
+
+	stepped atomic.Int64 // when a device has last been given a step
+	waiting atomic.Int64 // clients
 
 	life context.Context // ends when a rule is broken
 	fail context.CancelCauseFunc
@@ -78,6 +79,7 @@ func (c *cluster) dial(from string, more ...grpc.DialOption) []grpc.DialOption {
 
 // audit proves the ledger's rules at each index (P3).
 func (c *cluster) audit(s *ledger.State, p *ledgerv1.Proposal, _ *ledgerv1.Result) {
+	c.story.audited.Add(1)
 	if err := s.Check(); err != nil {
 		c.fail(fmt.Errorf("P3: after %v at revision %d: %w", p.Command, s.Revision(), err))
 	}

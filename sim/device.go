@@ -32,7 +32,7 @@ type device struct {
 	memory   [][]uint64 // by page, by slot
 	pending  *model.Result
 	ready    time.Time
-	alter    func(*model.Row, int32) int32 // of tests: what is said in place of a token
+	before   func() // each step
 }
 
 func newDevice(g kvpool.Geometry, pages int, speed float64) *device {
@@ -45,6 +45,7 @@ func newDevice(g kvpool.Geometry, pages int, speed float64) *device {
 
 // Submit implements worker.Device.
 func (d *device) Submit(p *model.Plan) error {
+	d.before()
 	r, tokens, positions := &model.Result{Step: p.Step}, 0, 0
 	for i := range p.Rows {
 		row := &p.Rows[i]
@@ -60,9 +61,6 @@ func (d *device) Submit(p *model.Plan) error {
 		id := int32(-1)
 		if row.Outputs > 0 {
 			id = next(h, row.Sampling.Seed, row.Sampling.Counter)
-			if d.alter != nil {
-				id = d.alter(row, id)
-			}
 		}
 		r.IDs, r.Logprobs, r.Scores = append(r.IDs, id), append(r.Logprobs, 0), append(r.Scores, nil)
 	}

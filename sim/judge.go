@@ -10,8 +10,17 @@ import (
 	"github.com/berthd/berth/consensus/ledger"
 )
 
-// recovery is how long after a fault's end its traces may show: a lease runs out, a worker registers, cards are fetched.
-const recovery = 3 * lease
+const (
+	// recovery is how long after a fault's end a request may find no worker, or no quorum: a leader is elected, workers
+	// attach and register, a card is fetched.
+	recovery = 2 * lease
+	// harmless is how long a link may be held without any effect but lateness: a lease outlasts it and a missed renewal.
+	harmless = time.Second
+	// aftermath is how long after a fault's end its victims may learn of it.
+	aftermath = time.Second
+	// standstill is how long no device may step while a client waits.
+	standstill = 5 * time.Second
+)
 
 // judge says whether a client asks again, or which rule is broken by what it got.
 func (c *cluster) judge(q *Request, a *answer, err error, began time.Duration) (again bool, broken error) {
@@ -25,28 +34,53 @@ func (c *cluster) judge(q *Request, a *answer, err error, began time.Duration) (
 	case errors.Is(err, context.DeadlineExceeded):
 		return false, fmt.Errorf("P2: no end after %v", patience)
 	case !errors.As(err, &said):
-		if c.struck(began, func(f Fault) bool { return f.Host == routerName }) {
+		if c.struck(began, aftermath, func(f Fault) bool { return f.Kind == Kill && f.Host == routerName }) {
 			return true, nil
 		}
 		return false, fmt.Errorf("P1: the connection broke, though the router lives: %w", err)
-	case said.id == "WRK-001" || said.id == "WRK-002" || said.id == "LDG-001":
-		if c.struck(began, func(Fault) bool { return true }) {
+	case said.id == "WRK-002": // a router that is held hears from nobody, and ends all incarnations
+		if c.struck(began, aftermath, func(f Fault) bool { return f.Host == said.worker || f.Host == routerName }) {
 			return true, nil
 		}
-		return false, fmt.Errorf("P1: a worker or the quorum was lost, though nothing happened to them: %w", said)
+		return false, fmt.Errorf("P1: lost by a worker to which nothing happened: %w", said)
+	case said.id == "WRK-001" || said.id == "LDG-001":
+		if c.struck(began, recovery, func(Fault) bool { return true }) {
+			return true, nil
+		}
+		return false, fmt.Errorf("P1: not admitted, though nothing happened to anybody: %w", said)
 	}
 	return false, fmt.Errorf("P1: %w", said)
 }
 
-// struck says whether such a fault could show between then and now.
-func (c *cluster) struck(then time.Duration, such func(Fault) bool) bool {
+// struck says whether such a fault could show between then and now, or until some time after its end.
+func (c *cluster) struck(then, after time.Duration, such func(Fault) bool) bool {
 	for _, f := range c.Faults {
-		if such(f) && f.At <= c.now() && then <= f.At+f.For+recovery {
+		if (f.Kind == Kill || f.For > harmless) && such(f) && f.At <= c.now() && then <= f.At+f.For+after {
 			return true
 		}
 	}
 	return false
 }
+
+// watch notices when nothing moves any more while clients wait, though nothing has happened to anybody (P2).
+func (c *cluster) watch(ctx context.Context) {
+	for {
+		select {
+		case <-time.After(standstill / 5):
+		case <-ctx.Done():
+			return
+		}
+		quiet := c.now() - time.Duration(c.stepped.Load())
+		if c.waiting.Load() == 0 || quiet < standstill || c.struck(c.now()-standstill, recovery, func(Fault) bool { return true }) {
+			continue
+		}
+		c.fail(fmt.Errorf("P2: %d clients wait, and no device has stepped for %v", c.waiting.Load(), quiet))
+		return
+	}
+}
+
+// moved notes a step, or a client that begins to wait.
+func (c *cluster) moved() { c.stepped.Store(int64(c.now())) }
 
 // check compares an answer, whole or a part of one, with what any device says to the prompt (P6).
 func (c *cluster) check(q *Request, a *answer, whole bool) error {

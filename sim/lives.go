@@ -102,7 +102,12 @@ type workerLife struct {
 func (c *cluster) startWorker(i int) error {
 	name, spec := workerName(i), c.Workers[i]
 	d := newDevice(c.Geometry, spec.Pages, spec.Speed)
-	d.alter = c.alter
+	d.before = func() {
+		c.moved()
+		if c.sabotage.device != nil {
+			c.sabotage.device(d)
+		}
+	}
 	print, err := worker.Fingerprint(theCard)
 	if err != nil {
 		return err
@@ -110,7 +115,7 @@ func (c *cluster) startWorker(i int) error {
 	w, err := worker.New(worker.Config{
 		ID: name, Device: d, Vocab: vocabulary, Routers: []string{"passthrough:///" + routerName + ":rpc"}, Dial: c.dial(name),
 		Lease: lease, StepTimeout: 30 * time.Second, Card: theCard, Log: c.log,
-		Inspect: func(p *kvpool.Pool) error { return c.inspect(name, p) },
+		Inspect: c.inspect,
 		Info: &ledgerv1.WorkerInfo{
 			Address: "passthrough:///" + name + ":rpc", Models: []string{modelName}, ModelRevision: []byte("rev"),
 			Numerics: "hash", Layout: "l", Pages: uint64(spec.Pages), Slots: uint64(c.Slots), MaxModelLen: modelLen,
@@ -138,10 +143,8 @@ func (c *cluster) startWorker(i int) error {
 }
 
 // inspect proves the pool's rules between any two steps (P4).
-func (c *cluster) inspect(name string, p *kvpool.Pool) error {
-	if c.sabotage.pool != nil {
-		c.sabotage.pool(name, p)
-	}
+func (c *cluster) inspect(p *kvpool.Pool) error {
+	c.story.inspected.Add(1)
 	if err := p.Check(); err != nil {
 		return fmt.Errorf("P4: %w", err)
 	}

@@ -18,7 +18,9 @@ func run(s Scenario, x sabotage, log *slog.Logger) *Report {
 	if err := c.start(); err != nil {
 		c.fail(err)
 	}
-	var all sync.WaitGroup
+	var all, watch sync.WaitGroup
+	watching, rest := context.WithCancel(c.life)
+	watch.Go(func() { c.watch(watching) })
 	for i := range s.Requests {
 		all.Go(func() { c.serve(i) })
 	}
@@ -34,6 +36,8 @@ func run(s Scenario, x sabotage, log *slog.Logger) *Report {
 		})
 	}
 	all.Wait()
+	rest()
+	watch.Wait()
 	took := c.now()
 	if c.life.Err() == nil {
 		c.settle()
@@ -44,5 +48,6 @@ func run(s Scenario, x sabotage, log *slog.Logger) *Report {
 	return &Report{
 		Scenario: s, Events: c.story.events, Broken: broken, Took: took,
 		Preemptions: c.story.preemptions, Cached: c.story.cached,
+		Audited: int(c.story.audited.Load()), Inspected: int(c.story.inspected.Load()),
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,6 +19,8 @@ type story struct {
 	mu                  sync.Mutex
 	events              []Event
 	preemptions, cached int
+
+	audited, inspected atomic.Int64
 }
 
 func (s *story) add(at time.Duration, who, what string) {
@@ -41,6 +44,8 @@ type Report struct {
 	Took        time.Duration
 	Preemptions int // of branches that came to their end
 	Cached      int // prompt tokens that were not computed again
+	Audited     int // proposals after which the ledger was checked
+	Inspected   int // times that a pool was
 }
 
 // count is how often something happened.

@@ -59,7 +59,7 @@ func (t *tap) SendMsg(m any) error {
 		t.request = r.RequestId
 		r.ShareGroup = groupOf(r.RequestId, r.ShareGroup)
 		if t.cluster.pages != nil {
-			r.Pages = t.cluster.pages(r.RequestId, r.Pages)
+			r.Pages = t.cluster.pages(r.Pages)
 		}
 		t.cluster.story.add(t.cluster.now(), t.request, "to "+t.worker)
 	}
