@@ -23,6 +23,7 @@ func runInvariance(t *testing.T, open Opener) {
 		{"gemma3/model-bf16.gguf", Shape{KV: "f16"}},
 		{"gemma3/model-q8_0.gguf", Shape{KV: "f16"}},
 		{"qwen2/model-q8_0.gguf", Shape{KV: "f16"}}, // biases
+		{"llama/model-f16.gguf", Shape{KV: "f16"}},
 	} {
 		for _, c.shape.Ranks = range []int{1, 2} {
 			t.Run(fmt.Sprintf("%s/exact=%v/%s/tp%d", c.file, c.shape.Exact, c.shape.KV, c.shape.Ranks), func(t *testing.T) {
