@@ -90,6 +90,9 @@ func (r *Report) Draw() string {
 		lines[e.Who], state[e.Who] = append(line, mark), next
 	}
 	for _, who := range order {
+		for or(state[who]) != ' ' && len(lines[who]) < columns {
+			lines[who] = append(lines[who], state[who])
+		}
 		fmt.Fprintf(&b, "%5s %s\n", who, string(lines[who]))
 	}
 	return b.String()
