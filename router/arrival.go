@@ -24,6 +24,7 @@ type arrival struct {
 	left    int              // strands that have not ended
 	heard   bool             // the worker has said something: it has the reservation
 	usage   usage
+	echo    []token   // the prompt's, once they are wanted
 	reason  string    // how the last one ended
 	first   time.Time // when the first token came
 	last    time.Time
@@ -123,7 +124,26 @@ func (a *arrival) scored(p *workerv1.PromptScores) error {
 		return a.lost("it sent %d scores from token %d, after those of %d of %d", len(p.Scores), p.Position, len(q.scores)+1,
 			len(q.prompt))
 	}
+	if err := a.sane(p.Scores); err != nil {
+		return err
+	}
 	q.scores = append(q.scores, p.Scores...)
+	return nil
+}
+
+// sane refuses scores of tokens that there are none of.
+func (a *arrival) sane(scores []*workerv1.Score) error {
+	vocab := a.q.card.tok.Len()
+	for _, s := range scores {
+		if len(s.GetTopIds()) != len(s.GetTopLogprobs()) {
+			return a.lost("it sent %d likeliest tokens with %d log-probabilities", len(s.GetTopIds()), len(s.GetTopLogprobs()))
+		}
+		for _, id := range s.GetTopIds() {
+			if id < 0 || int(id) >= vocab {
+				return a.lost("it sent id %d as likely, which is outside the vocabulary", id)
+			}
+		}
+	}
 	return nil
 }
 
@@ -142,7 +162,10 @@ func (a *arrival) begin(s *strand) error {
 	}
 	p := piece{text: q.echoed}
 	if q.logprobs {
-		p.tokens = promptTokens(q)
+		if a.echo == nil {
+			a.echo = promptTokens(q)
+		}
+		p.tokens = a.echo
 	}
 	return gone(a.out.delta(q, s.branch, p))
 }
@@ -157,6 +180,9 @@ func (a *arrival) tokens(s *strand, t *workerv1.Tokens) error {
 		return a.lost("it sent %d tokens of at most %d", s.tokens+len(t.Ids), most)
 	case a.q.scoring() != nil && len(t.Scores) != len(t.Ids):
 		return a.lost("it sent %d scores of %d tokens", len(t.Scores), len(t.Ids))
+	}
+	if err := a.sane(t.Scores); err != nil {
+		return err
 	}
 	a.timed()
 	if err := a.begin(s); err != nil {

@@ -3,6 +3,8 @@ package router
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 )
@@ -44,6 +46,11 @@ func (r *Router) generateEach(ctx context.Context, qs []*request, out output) er
 	var all sync.WaitGroup
 	for _, q := range qs {
 		all.Go(func() {
+			defer func() { // nobody else would, and the process would end
+				if fault := recover(); fault != nil {
+					cancel(fmt.Errorf("panic: %v\n%s", fault, debug.Stack()))
+				}
+			}()
 			if err := r.generate(ctx, q, out); err != nil {
 				cancel(err)
 			}

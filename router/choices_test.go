@@ -4,10 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	workerv1 "github.com/berthd/berth/api/worker/v1"
 )
 
 // byBranch plays another text on each branch.
@@ -393,6 +397,79 @@ func TestFaultyScoresAreNotBelieved(t *testing.T) {
 	}
 	if id, _ := h.post("/v1/completions", `{"model":"tiny","prompt":"hi","max_tokens":1,"logprobs":1}`).fault(t); id != "WRK-002" {
 		t.Errorf("%s", id)
+	}
+	h.await("the drain", h.drained)
+}
+
+// TestFaultyScoresOfPrompts: likely tokens that are outside the vocabulary, or without log-probability, end a request, and
+// those of its other prompts.
+func TestFaultyScoresOfPrompts(t *testing.T) {
+	h := open(t, nil)
+	w := h.hire("w1", nil)
+	for _, faulty := range []*workerv1.Score{
+		{TopIds: []int32{-1}, TopLogprobs: []float32{0}}, {TopIds: []int32{1 << 30}, TopLogprobs: []float32{0}},
+		{TopIds: []int32{5, 6}, TopLogprobs: []float32{0}}, {TopLogprobs: []float32{0}},
+	} {
+		w.score = func(int32, *workerv1.Scoring) *workerv1.Score { return faulty }
+		for _, fields := range []string{`"logprobs":2`, `"prompt_logprobs":2`, `"echo":true,"logprobs":2`} {
+			r := h.post("/v1/completions", `{"model":"tiny","prompt":[[5,6],[7,8]],"max_tokens":1,`+fields+`}`)
+			if id, _ := r.fault(t); id != "WRK-002" {
+				t.Errorf("%v of %s: %s", faulty, fields, r.body)
+			}
+		}
+	}
+	h.await("the drain", h.drained)
+}
+
+// broken is an output that panics.
+type broken struct{ output }
+
+func (broken) begin(*request) error { panic("broken") }
+
+// TestPanicOfOnePrompt: a panic beside the handler's goroutine ends the request, as one in it does, and not the router.
+func TestPanicOfOnePrompt(t *testing.T) {
+	h := open(t, nil)
+	h.hire("w1", nil)
+	r := h.router
+	f := &fields{raw: map[string]json.RawMessage{
+		"model": json.RawMessage(`"tiny"`), "prompt": json.RawMessage(`[[5],[6]]`), "max_tokens": json.RawMessage(`1`),
+	}}
+	qs, err := r.prepare(t.Context(), f, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.generateAll(t.Context(), qs, broken{}); err == nil || asError(err).kind != kindInternal {
+		t.Errorf("%v", err)
+	}
+	h.await("the drain", h.drained)
+}
+
+// parts is a client that notes the largest part of an answer.
+type parts struct {
+	*httptest.ResponseRecorder
+	largest int
+}
+
+func (p *parts) Write(b []byte) (int, error) {
+	p.largest = max(p.largest, len(b))
+	return p.ResponseRecorder.Write(b)
+}
+
+// TestChoicesAreWrittenOneByOne: what an answer takes at a time is a choice, however many there are, and what they have in
+// common is there once.
+func TestChoicesAreWrittenOneByOne(t *testing.T) {
+	h := open(t, nil)
+	h.hire("w1", nil)
+	prompt := strings.Repeat("5,", 199) + "5"
+	for _, fields := range []string{`"prompt_logprobs":20`, `"echo":true,"logprobs":20`} {
+		w := &parts{ResponseRecorder: httptest.NewRecorder()}
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/completions", strings.NewReader(
+			`{"model":"tiny","prompt":[[`+prompt+`],[`+prompt+`]],"n":16,"max_tokens":1,`+fields+`}`))
+		h.router.Handler().ServeHTTP(w, req)
+		size := w.Body.Len()
+		if texts, _ := choicesOf(t, response{status: w.Code, body: w.Body.String()}); len(texts) != 32 || w.largest > size/16 {
+			t.Errorf("%s: %d choices, %d of %d bytes at once", fields, len(texts), w.largest, size)
+		}
 	}
 	h.await("the drain", h.drained)
 }

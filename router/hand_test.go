@@ -37,6 +37,7 @@ type hand struct {
 	unready string
 	cached  uint32 // under mu: tokens that it says it has found in its cache; 0: three, if the prompt has as many
 	silent  bool   // asked for its card, it says nothing
+	score   func(int32, *workerv1.Scoring) *workerv1.Score
 
 	out     chan *workerv1.FromWorker
 	session uint64
@@ -90,7 +91,7 @@ func (h *house) hire(name string, edit func(*hand)) *hand {
 	h.t.Helper()
 	data, print := marshalCard(h.t, tinyCard())
 	w := &hand{
-		h: h, name: name, card: data, play: stopAfterMax, out: make(chan *workerv1.FromWorker, 4096),
+		h: h, name: name, card: data, play: stopAfterMax, score: playedScore, out: make(chan *workerv1.FromWorker, 4096),
 		results: map[uint64]chan *ledgerv1.Result{}, tombs: map[uint64]bool{}, held: map[uint64]bool{},
 		returned: map[string]uint64{},
 		info: &ledgerv1.WorkerInfo{
@@ -296,7 +297,7 @@ func (w *hand) run(r *ask, s grpc.ServerStreamingServer[workerv1.GenerateReply])
 	if r.PromptScoring != nil {
 		m := &workerv1.PromptScores{Position: 1}
 		for _, id := range r.Prompt[1:] {
-			m.Scores = append(m.Scores, playedScore(id, r.PromptScoring))
+			m.Scores = append(m.Scores, w.score(id, r.PromptScoring))
 		}
 		if err := s.Send(&workerv1.GenerateReply{Kind: &workerv1.GenerateReply_PromptScores{PromptScores: m}}); err != nil {
 			return nil, nil, err
@@ -311,7 +312,7 @@ func (w *hand) run(r *ask, s grpc.ServerStreamingServer[workerv1.GenerateReply])
 			m := &workerv1.Tokens{Attempt: r.Attempt, Position: at, Ids: ids, Branch: branch}
 			for _, id := range ids {
 				if r.Scoring != nil {
-					m.Scores = append(m.Scores, playedScore(id, r.Scoring))
+					m.Scores = append(m.Scores, w.score(id, r.Scoring))
 				}
 			}
 			at += uint32(len(ids))

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -130,24 +131,26 @@ type promptToken struct {
 	Decoded string  `json:"decoded_token"`
 }
 
-// promptForm is vLLM's prompt_logprobs: null for the first token, then for each the token and the likeliest, by id.
-func promptForm(q *request) []map[string]promptToken {
+// promptForm is vLLM's prompt_logprobs: null for the first token, then for each the token and the likeliest, by id. It is
+// made once for all choices of the prompt.
+func promptForm(q *request) json.RawMessage {
 	if q.promptTop < 0 {
 		return nil
 	}
-	out := make([]map[string]promptToken, 1, len(q.prompt))
+	out := append(json.RawMessage{'['}, null...)
 	name := func(id int32) string { return strings.ToValidUTF8(q.card.tok.Piece(id), "\uFFFD") }
+	at := map[string]promptToken{}
 	for i, s := range q.scores {
-		at := map[string]promptToken{}
+		clear(at)
 		for k := range min(q.promptTop, len(s.TopIds)) {
 			id := s.TopIds[k]
 			at[strconv.Itoa(int(id))] = promptToken{finite(s.TopLogprobs[k]), k + 1, name(id)}
 		}
 		id := q.prompt[i+1]
 		at[strconv.Itoa(int(id))] = promptToken{finite(s.Logprob), int(s.Rank), name(id)}
-		out = append(out, at)
+		out = append(append(out, ','), encode(at)...)
 	}
-	return out
+	return append(out, ']')
 }
 
 // promptTokens are the prompt's tokens at their places in the text that echo gives.

@@ -1,7 +1,9 @@
 package router
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -24,7 +26,7 @@ type body struct {
 type gathered struct {
 	text   strings.Builder
 	ids    []int32
-	tokens []token
+	tokens [][]token // as they came: those of an echoed prompt are its choices' together
 	end    finish
 }
 
@@ -43,7 +45,7 @@ func (b *body) delta(q *request, branch int, p piece) error {
 		g.ids = append(g.ids, p.ids...)
 	}
 	if q.logprobs {
-		g.tokens = append(g.tokens, p.tokens...)
+		g.tokens = append(g.tokens, p.tokens)
 	}
 	return nil
 }
@@ -57,19 +59,49 @@ func (b *body) end(q *request, branch int, f finish) error {
 
 func (b *body) done(u usage) error {
 	r := newReply(b.qs[0], b.created, false)
-	for _, q := range b.qs {
-		for _, g := range b.best(q) {
-			r.Choices = append(r.Choices, g.choice(q, len(r.Choices)))
-		}
-		if q.chat {
-			r.PromptLogprobs = promptForm(q)
-			if q.returnIDs {
-				r.PromptIDs = q.prompt
-			}
+	r.Choices, r.Usage = []choice{}, u.json()
+	if q := b.qs[0]; q.chat {
+		r.PromptLogprobs = promptForm(q)
+		if q.returnIDs {
+			r.PromptIDs = q.prompt
 		}
 	}
-	r.Usage = u.json()
-	return writeJSON(b.w, b.timeout, http.StatusOK, r)
+	before, after, _ := bytes.Cut(encode(r), []byte(noChoices))
+	write := jsonWriter(b.w, b.timeout, http.StatusOK)
+	if err := write(append(before, noChoices[:len(noChoices)-1]...)); err != nil {
+		return err
+	}
+	if err := b.writeChoices(write); err != nil {
+		return err
+	}
+	return write(append(append([]byte{']'}, after...), '\n'))
+}
+
+// noChoices is what a reply without choices has in their place. No string in JSON has it: its quotes would be escaped.
+const noChoices = `"choices":[]`
+
+// writeChoices encodes one choice at a time: with log-probabilities they are many times what they are made of.
+func (b *body) writeChoices(write func([]byte) error) error {
+	index := 0
+	for _, q := range b.qs {
+		var scores json.RawMessage
+		if !q.chat {
+			scores = promptForm(q)
+		}
+		for _, g := range b.best(q) {
+			c := g.choice(q, index)
+			c.PromptLogprobs = scores
+			data := encode(c)
+			if index > 0 {
+				data = append([]byte{','}, data...)
+			}
+			if err := write(data); err != nil {
+				return err
+			}
+			index++
+		}
+	}
+	return nil
 }
 
 // best are the choices of a prompt that are given: of more than were asked for those whose tokens were likeliest on
@@ -87,12 +119,14 @@ func (b *body) best(q *request) []*gathered {
 
 func (g *gathered) choice(q *request, index int) choice {
 	text := g.text.String()
-	c := choice{Index: index, Finish: &g.end.reason, Stop: g.end.stop, TokenIDs: g.ids, Logprobs: logprobsOf(q, g.tokens)}
+	c := choice{
+		Index: index, Finish: &g.end.reason, Stop: g.end.stop, TokenIDs: g.ids, Logprobs: logprobsOf(q, slices.Concat(g.tokens...)),
+	}
 	if q.chat {
 		c.Message = &message{Role: "assistant", Content: &text}
 		return c
 	}
-	c.Text, c.PromptLogprobs = &text, promptForm(q)
+	c.Text = &text
 	if q.returnIDs {
 		c.PromptIDs = q.prompt
 	}
@@ -101,11 +135,22 @@ func (g *gathered) choice(q *request, index int) choice {
 
 // writeJSON answers with a JSON body.
 func writeJSON(w http.ResponseWriter, timeout time.Duration, status int, v any) error {
-	if err := extend(http.NewResponseController(w), timeout); err != nil {
+	return jsonWriter(w, timeout, status)(append(encode(v), '\n'))
+}
+
+// jsonWriter answers with a JSON body in parts; the client has the time to take each.
+func jsonWriter(w http.ResponseWriter, timeout time.Duration, status int) (write func([]byte) error) {
+	control := http.NewResponseController(w)
+	start := sync.OnceFunc(func() {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+	})
+	return func(part []byte) error {
+		if err := extend(control, timeout); err != nil {
+			return err
+		}
+		start()
+		_, err := w.Write(part)
 		return err
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, err := w.Write(append(encode(v), '\n'))
-	return err
 }

@@ -16,7 +16,7 @@ type reply struct {
 	// PromptIDs are a chat's, if asked for; a completion has them in its choice.
 	PromptIDs []int32 `json:"prompt_token_ids,omitempty"`
 	// PromptLogprobs are a chat's, if asked for; a completion has them in each choice.
-	PromptLogprobs []map[string]promptToken `json:"prompt_logprobs,omitempty"`
+	PromptLogprobs json.RawMessage `json:"prompt_logprobs,omitempty"`
 }
 
 type choice struct {
@@ -30,7 +30,7 @@ type choice struct {
 	PromptIDs []int32  `json:"prompt_token_ids,omitempty"`
 	TokenIDs  []int32  `json:"token_ids,omitempty"`
 
-	PromptLogprobs []map[string]promptToken `json:"prompt_logprobs,omitempty"`
+	PromptLogprobs json.RawMessage `json:"prompt_logprobs,omitempty"`
 }
 
 type message struct {
