@@ -1,8 +1,11 @@
 package worker
 
 import (
+	"slices"
+
 	"google.golang.org/grpc"
 
+	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
 	workerv1 "github.com/berthd/berth/api/worker/v1"
 )
 
@@ -28,6 +31,10 @@ func relay(stream generateStream, e *engine, q *request) error {
 	}
 }
 
+// maxTold is how many tokens a reply speaks of at most: with all that may be told of each, far below what a message may
+// hold. While a client is slow, more than that may gather.
+const maxTold = 1024
+
 // teller turns news into replies.
 type teller struct {
 	stream    generateStream
@@ -48,9 +55,9 @@ func (t *teller) tell(n *news) error {
 			}
 		}
 	}
-	if len(n.prompt) > 0 {
-		m := &workerv1.PromptScores{Position: t.scored, Scores: n.prompt}
-		t.scored += uint32(len(n.prompt))
+	for scores := range slices.Chunk(n.prompt, maxTold) {
+		m := &workerv1.PromptScores{Position: t.scored, Scores: scores}
+		t.scored += uint32(len(scores))
 		if err := t.stream.Send(&workerv1.GenerateReply{Kind: &workerv1.GenerateReply_PromptScores{PromptScores: m}}); err != nil {
 			return err
 		}
@@ -64,17 +71,21 @@ func (t *teller) tell(n *news) error {
 }
 
 func (t *teller) tellPart(p *part) error {
-	if len(p.ids) > 0 {
+	ids, scores := p.ids, p.scores
+	for len(ids) > 0 {
+		n := min(len(ids), maxTold)
+		scored := min(n, len(scores)) // all or none
 		tokens := &workerv1.Tokens{
-			Attempt: t.attempt, Position: t.position[p.branch], Ids: p.ids, Branch: uint32(p.branch), Scores: p.scores,
+			Attempt: t.attempt, Position: t.position[p.branch], Ids: ids[:n], Branch: uint32(p.branch), Scores: scores[:scored],
 		}
-		t.position[p.branch] += uint32(len(p.ids))
+		ids, scores = ids[n:], scores[scored:]
+		t.position[p.branch] += uint32(n)
 		if err := t.stream.Send(&workerv1.GenerateReply{Kind: &workerv1.GenerateReply_Tokens{Tokens: tokens}}); err != nil {
 			return err
 		}
 	}
 	o := &p.state
-	if !o.done {
+	if !o.done || o.reason == ledgerv1.FinishReason_FINISH_REASON_ERROR { // the stream's error follows (W6)
 		return nil
 	}
 	return t.stream.Send(&workerv1.GenerateReply{Kind: &workerv1.GenerateReply_Finished{Finished: &workerv1.Finished{
