@@ -32,7 +32,8 @@ type ShareError struct {
 }
 
 func (e *ShareError) Error() string {
-	return fmt.Sprintf("%d tensor-parallel ranks: the model has %d %s to share, one a rank at least", e.Ranks, e.Have, e.What)
+	return fmt.Sprintf("%d tensor-parallel ranks: the model has %d %s to share, one a rank at least: give from 1 to %d ranks",
+		e.Ranks, e.Have, e.What, e.Have)
 }
 
 // vocabUnit and forwardUnit are the fewest rows of the vocabulary and columns of Down that are cut off: what kernels take

@@ -174,7 +174,7 @@ func TestSharesRefuse(t *testing.T) {
 	m := madeModel(rand.New(rand.NewPCG(2, 2)), F32, true)
 	m.Heads, m.KVHeads = 4, 2
 	for ranks, want := range map[int]string{
-		0: "0 tensor-parallel ranks", 5: "5 tensor-parallel ranks: the model has 4 query heads to share, one a rank at least",
+		0: "0 tensor-parallel ranks", 5: "5 tensor-parallel ranks: the model has 4 query heads to share, one a rank at least: give from 1 to 4 ranks",
 	} {
 		if _, err := m.Shares(ranks); err == nil || fmt.Sprint(err)[:len(want)] != want {
 			t.Errorf("%d ranks: %v, want %q", ranks, err, want)
