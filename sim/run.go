@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 )
 
 // Run plays a scenario to its end or to the first rule that is broken. It belongs in a bubble of testing/synctest, of
@@ -45,6 +46,7 @@ func run(s Scenario, x sabotage, log *slog.Logger) *Report {
 	broken := context.Cause(c.life)
 	c.fail(context.Canceled)
 	c.stop()
+	time.Sleep(patience) // a dial that nobody waits for any more ends by itself
 	return &Report{
 		Scenario: s, Events: c.story.events, Broken: broken, Took: took,
 		Preemptions: c.story.preemptions, Cached: c.story.cached,

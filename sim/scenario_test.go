@@ -82,6 +82,22 @@ func TestTheRouterIsKilled(t *testing.T) {
 	}
 }
 
+// P8: a router dies while reservations are on their way to their worker, which has not claimed them: they come back.
+func TestTheRouterIsKilledWhileItReserves(t *testing.T) {
+	s := Scenario{Geometry: small, Slots: 40, Requests: asked(40, 8, 30), Workers: []Worker{{900, 1}}, Disk: 20 * time.Millisecond,
+		Network: 4 * time.Millisecond}
+	for i := range s.Requests {
+		s.Requests[i].At = time.Duration(i) * 5 * time.Millisecond
+	}
+	for seed := range uint64(8) {
+		s.Seed = seed
+		s.Faults = []Fault{{At: time.Duration(70+7*seed) * time.Millisecond, For: time.Second, Host: routerName, Kind: Kill}}
+		if r := whole(t, s); r.count("lost") == 0 || r.count("done") != 40 {
+			t.Errorf("%d tries were lost, %d came to their end", r.count("lost"), r.count("done"))
+		}
+	}
+}
+
 // P5: a worker that nobody hears of for longer than its lease is over; what it still says goes nowhere.
 func TestAWorkerIsNotHeardOf(t *testing.T) {
 	s := Scenario{Geometry: small, Slots: 8, Requests: asked(4, 8, 100), Workers: []Worker{{200, 1}},

@@ -8,12 +8,22 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric/noop"
 )
 
 var (
 	only = flag.Uint64("seed", 0, "play the scenario of this seed alone")
 	many = flag.Uint64("seeds", seeds, "play the scenarios of the seeds from 1 to this")
 )
+
+// Meters keep what they measure, and a run has many programs.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	otel.SetMeterProvider(noop.NewMeterProvider())
+	os.Exit(m.Run())
+}
 
 // TestSim plays random scenarios.
 func TestSim(t *testing.T) {
