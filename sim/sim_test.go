@@ -34,7 +34,10 @@ func TestSim(t *testing.T) {
 	for seed := from; seed <= to; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			fmt.Fprintln(os.Stderr, "seed", seed) // a panic of a program's goroutine ends the test without a word of which it was
-			r := play(t, Random(seed))
+			r := bubble(t, Random(seed), sabotage{})
+			if *only > 0 {
+				t.Log(r.Draw())
+			}
 			if r.Broken != nil {
 				t.Errorf("go test ./sim -run TestSim -seed %d: %v\n%s", seed, r.Broken, r.Draw())
 			}
@@ -42,15 +45,22 @@ func TestSim(t *testing.T) {
 	}
 }
 
-// play runs a scenario in a bubble of its own.
-func play(t *testing.T, s Scenario, x ...sabotage) (r *Report) {
+// bubble runs a scenario in a bubble of its own.
+func bubble(t *testing.T, s Scenario, x sabotage) (r *Report) {
 	t.Helper()
 	var log *slog.Logger
 	if testing.Verbose() && *only > 0 {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
+	synctest.Test(t, func(*testing.T) { r = run(s, x, log) })
+	return r
+}
+
+// play is a bubble whose drawing goes to the test's log.
+func play(t *testing.T, s Scenario, x ...sabotage) *Report {
+	t.Helper()
 	began := time.Now()
-	synctest.Test(t, func(*testing.T) { r = run(s, append(x, sabotage{})[0], log) })
+	r := bubble(t, s, append(x, sabotage{})[0])
 	t.Logf("in %v\n%s", time.Since(began).Round(time.Millisecond), r.Draw())
 	return r
 }
