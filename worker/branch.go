@@ -92,11 +92,14 @@ func (b *branch) is(k *ledgerv1.OrderKey) bool {
 
 // known is the part of the tokens that may be taken from the cache: all, but for those whose scores are not told yet.
 func (b *branch) known() []int32 {
-	if b.scores.prompt != nil && b.scores.done < b.resume.Prompt-1 {
+	if b.scoresDue() {
 		return b.resume.Tokens[:b.scores.done+1]
 	}
 	return b.resume.Tokens
 }
+
+// scoresDue says that some of the prompt's scores are not told yet.
+func (b *branch) scoresDue() bool { return b.scores.prompt != nil && b.scores.done < b.resume.Prompt-1 }
 
 // demand is what the branch will hold at a length, beside another one of its request or not.
 func (b *branch) demand(g kvpool.Geometry, tokens int, beside bool) int {

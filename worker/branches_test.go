@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
 	workerv1 "github.com/berthd/berth/api/worker/v1"
+	"github.com/berthd/berth/kvpool"
 	"github.com/berthd/berth/model"
 )
 
@@ -307,5 +309,57 @@ func TestTheCacheIsNotReadForScores(t *testing.T) {
 	}
 	if c := e.pool.Counts(); c.Idle != 6 {
 		t.Errorf("%+v: the blocks computed twice are in the cache twice", c)
+	}
+}
+
+// TestScoredTokensOfAStep: a step scores a bounded number of tokens of prompts, whatever its budget, and takes other work
+// beside them.
+func TestScoredTokensOfAStep(t *testing.T) {
+	g := kvpool.Geometry{BlockSize: 4, Groups: []kvpool.Group{{Kind: kvpool.Full}}, StepsInFlight: 1, MaxBatchTokens: 1024, PrefillsInStep: 8}
+	l := newLine(slog.New(slog.DiscardHandler), func() *workerv1.Heartbeat { return &workerv1.Heartbeat{} })
+	e, err := newEngine(newHashDevice(g, 1000), g, 1000, identity{session: 1}, l, func(Stats) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*request
+	for i := range uint64(4) {
+		r := &workerv1.GenerateRequest{
+			Reservation: 1 + i, Incarnation: 1, ShareGroup: "g", Pages: 120, Prompt: prompt(i, 300), MaxTokens: 3,
+			Key: &ledgerv1.OrderKey{Rank: 1 + i, Index: 1 + i},
+		}
+		if i < 3 {
+			r.PromptScoring = &workerv1.Scoring{}
+		}
+		all = append(all, newRequest(r))
+		if err := e.admit(all[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	steps := 0
+	for planned := e.sched.schedule(); len(planned) > 0; planned = e.sched.schedule() {
+		if err := e.step(planned); err != nil {
+			t.Fatal(err)
+		}
+		scored := 0
+		for _, row := range e.plan.Rows {
+			scored += len(row.Next)
+		}
+		if scored > maxScored {
+			t.Fatalf("step %d scores %d tokens", steps, scored)
+		}
+		if steps++; steps == 1 && len(all[3].out.boxes[0].ids) != 1 {
+			t.Error("the prompt without scores waits for the others")
+		}
+	}
+	for i, q := range all {
+		if want := say(q.ask.Prompt, 3); !slices.Equal(q.out.boxes[0].ids, want) {
+			t.Errorf("request %d said %v, want %v", i, q.out.boxes[0].ids, want)
+		}
+		if i < 3 {
+			checkScores(t, q.ask.Prompt, q.out.prompt, 0)
+		}
+	}
+	if most := 3*300/maxScored + 8; steps > most {
+		t.Errorf("%d steps, want at most %d", steps, most)
 	}
 }

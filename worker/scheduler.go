@@ -19,6 +19,10 @@ type scheduler struct {
 	planned  []*branch
 }
 
+// maxScored is how many tokens of prompts are scored in a step. Logits of each may cost many times what the token does
+// otherwise, and a step must not take so long that others wait for it, or that it is taken for stuck.
+const maxScored = 128
+
 func newScheduler(p *kvpool.Pool) *scheduler {
 	g := p.Geometry()
 	return &scheduler{pool: p, budget: g.MaxBatchTokens, prefills: g.PrefillsInStep}
@@ -41,7 +45,7 @@ func (s *scheduler) remove(b *branch) {
 // A branch starts when those before it of its request have computed what it will share with them.
 func (s *scheduler) schedule() []*branch {
 	s.planned = s.planned[:0]
-	left, prefills := s.budget, s.prefills
+	left, prefills, scored := s.budget, s.prefills, maxScored
 	for _, b := range s.branches {
 		b.chunk, b.short, b.account().short = 0, 0, nil
 		if b.decodes(s.pool) {
@@ -57,16 +61,23 @@ func (s *scheduler) schedule() []*branch {
 			}
 			continue
 		}
-		runs := left > 0 && prefills > 0 && (b.holds || b.request != behind && s.start(b))
+		most := left
+		if b.scoresDue() {
+			most = min(left, scored)
+		}
+		runs := most > 0 && prefills > 0 && (b.holds || b.request != behind && s.start(b))
 		if !b.holds || s.pool.Tokens(b.pool) < b.shared {
 			behind = b.request
 		}
 		if !runs {
 			continue
 		}
-		n := min(left, b.remaining(s.pool))
+		n := min(most, b.remaining(s.pool))
 		if s.plan(b, n) {
 			left -= n
+			if b.scoresDue() {
+				scored -= n
+			}
 			if n > 1 {
 				prefills--
 			}

@@ -69,7 +69,7 @@ func (w *watched) Wait() (*model.Result, error) {
 		return a.result, a.err
 	case <-w.timer.C:
 		close(w.asked)
-		return nil, fmt.Errorf("%w: waited %v", ErrStuck, w.limit)
+		return nil, fmt.Errorf("%w within the step timeout of %v: raise it if a step of this model may take as long", ErrStuck, w.limit)
 	}
 }
 
