@@ -72,10 +72,15 @@ func (c *cluster) browser() *http.Client {
 
 // ask makes one try at a request. heard is told when the first byte of an answer has come.
 func (c *cluster) ask(ctx context.Context, id string, q *Request, heard func()) (answer, error) {
-	a := answer{texts: make([]string, q.N), reasons: make([]string, q.N)}
-	body, err := json.Marshal(map[string]any{
-		"model": modelName, "prompt": q.Prompt, "max_tokens": q.Max, "n": q.N, "seed": int64(q.Seed), "stream": q.Stream,
-	})
+	choices := len(q.Prompts) * q.N
+	a := answer{texts: make([]string, choices), reasons: make([]string, choices)}
+	members := map[string]any{
+		"model": modelName, "prompt": q.Prompts, "max_tokens": q.Max, "n": q.N, "seed": int64(q.Seed), "stream": q.Stream,
+	}
+	if q.Stop != "" {
+		members["stop"] = q.Stop
+	}
+	body, err := json.Marshal(members)
 	if err != nil {
 		return a, err
 	}

@@ -55,11 +55,21 @@ func randomGeometry(rng *rand.Rand) kvpool.Geometry {
 func randomRequest(rng *rand.Rand, groups int, span time.Duration, shared []int32) Request {
 	q := Request{
 		At: time.Duration(rng.Int64N(int64(span))), Group: fmt.Sprint("g", rng.IntN(groups)),
-		Prompt: slices.Concat(shared[:rng.IntN(len(shared))], randomTokens(rng, 1+rng.IntN(60))),
-		Max:    1 + rng.IntN(80), N: 1, Seed: rng.Uint64() >> 1, Stream: rng.IntN(3) > 0,
+		Max: 1 + rng.IntN(80), N: 1, Seed: rng.Uint64() >> 1, Stream: rng.IntN(3) > 0,
+	}
+	prompts := 1
+	if rng.IntN(6) == 0 {
+		prompts = 2 + rng.IntN(2)
+	}
+	for range prompts {
+		q.Prompts = append(q.Prompts, slices.Concat(shared[:rng.IntN(len(shared))], randomTokens(rng, 1+rng.IntN(60))))
 	}
 	if rng.IntN(4) == 0 {
 		q.N = 2 + rng.IntN(3)
+	}
+	if rng.IntN(4) == 0 { // a token that one of the choices comes to, with the end of the one before
+		ids, _ := Say(q.Prompts[0], q.Seed, rng.IntN(q.N), q.Max)
+		q.Stop = "." + word(ids[rng.IntN(len(ids))])
 	}
 	if rng.IntN(5) == 0 {
 		q.Leaves = time.Duration(1 + rng.Int64N(int64(span)))

@@ -82,14 +82,23 @@ func (c *cluster) watch(ctx context.Context) {
 // moved notes a step, or a client that begins to wait.
 func (c *cluster) moved() { c.stepped.Store(int64(c.now())) }
 
+// want is what a choice of a request comes to, and why it ends.
+func (q *Request) want(choice int) (text, reason string) {
+	ids, ended := Say(q.Prompts[choice/q.N], q.Seed, choice%q.N, q.Max)
+	text, reason = read(ids), "length"
+	if ended {
+		reason = "stop"
+	}
+	if at := strings.Index(text, q.Stop); q.Stop != "" && at >= 0 {
+		return text[:at], "stop"
+	}
+	return text, reason
+}
+
 // check compares an answer, whole or a part of one, with what any device says to the prompt (P6).
 func (c *cluster) check(q *Request, a *answer, whole bool) error {
 	for i, got := range a.texts {
-		ids, ended := Say(q.Prompt, q.Seed, i, q.Max)
-		want, reason := read(ids), "length"
-		if ended {
-			reason = "stop"
-		}
+		want, reason := q.want(i)
 		switch {
 		case !strings.HasPrefix(want, got):
 			return fmt.Errorf("P6: choice %d says %q, want %q", i, got, want)

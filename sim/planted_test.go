@@ -16,7 +16,7 @@ func crowd() Scenario {
 	for i := range 16 {
 		s.Requests = append(s.Requests, Request{
 			At: time.Duration(i) * 20 * time.Millisecond, Group: []string{"a", "b"}[i%2],
-			Prompt: append(shared[:8+i%16:8+i%16], tokens(uint64(i), 10+i)...), Max: 60, N: 1 + i%3, Seed: uint64(i), Stream: i%2 == 0,
+			Prompts: [][]int32{append(shared[:8+i%16:8+i%16], tokens(uint64(i), 10+i)...)}, Max: 60, N: 1 + i%3, Seed: uint64(i), Stream: i%2 == 0,
 		})
 	}
 	s.Workers = []Worker{{Pages: fits(s.Geometry, s.Requests) * 3 / 2, Speed: 1}}

@@ -27,14 +27,15 @@ type Worker struct {
 
 // Request is what a client asks, named q0, q1, and so on.
 type Request struct {
-	At     time.Duration
-	Group  string // share group
-	Prompt []int32
-	Max    int // tokens
-	N      int // choices
-	Seed   uint64
-	Stream bool
-	Leaves time.Duration // how long after At the client leaves; 0: never
+	At      time.Duration
+	Group   string // share group
+	Prompts [][]int32
+	Max     int // tokens of a choice
+	N       int // choices of a prompt
+	Stop    string
+	Seed    uint64
+	Stream  bool
+	Leaves  time.Duration // how long after At the client leaves; 0: never
 }
 
 // Fault is something that happens to a host, for a while.
@@ -66,7 +67,9 @@ const modelLen = 512
 func fits(g kvpool.Geometry, requests []Request) int {
 	most := 0
 	for _, q := range requests {
-		most = max(most, g.Demand(len(q.Prompt)+q.Max).Pages)
+		for _, p := range q.Prompts {
+			most = max(most, g.Demand(len(p)+q.Max).Pages)
+		}
 	}
 	return g.Overhead() + most
 }

@@ -24,7 +24,7 @@ func tokens(seed uint64, n int) []int32 { return randomTokens(rand.New(rand.NewP
 func asked(n, prompt, most int) []Request {
 	var out []Request
 	for i := range n {
-		out = append(out, Request{Group: "g", Prompt: tokens(uint64(i), prompt), Max: most, N: 1, Seed: uint64(i), Stream: true})
+		out = append(out, Request{Group: "g", Prompts: [][]int32{tokens(uint64(i), prompt)}, Max: most, N: 1, Seed: uint64(i), Stream: true})
 	}
 	return out
 }
@@ -32,8 +32,10 @@ func asked(n, prompt, most int) []Request {
 // need is the pages of the requests at their ends, all at the same time.
 func need(g kvpool.Geometry, requests []Request) (pages int) {
 	for _, q := range requests {
-		end := len(q.Prompt) + q.Max
-		pages += g.Demand(end).Pages + (q.N-1)*g.Fork(len(q.Prompt), end).Pages
+		for _, p := range q.Prompts {
+			end := len(p) + q.Max
+			pages += g.Demand(end).Pages + (q.N-1)*g.Fork(len(p), end).Pages
+		}
 	}
 	return pages
 }
