@@ -36,6 +36,8 @@ func (d *Device) checkRow(row *model.Row) error {
 			d.decoder.Context)
 	case row.Outputs < 0 || row.Outputs > n:
 		return fmt.Errorf("%d outputs of %d tokens", row.Outputs, n)
+	case row.Guesses != 0 && (row.Outputs != row.Guesses+1 || row.Sampling == nil || !row.Sampling.Plain() || row.Scored):
+		return fmt.Errorf("%d guesses with %d outputs: want one more, plain sampling, and no scores", row.Guesses, row.Outputs)
 	case row.Outputs == 0 && (row.Sampling != nil || row.Logits):
 		return fmt.Errorf("sampling or logits without an output")
 	}

@@ -168,6 +168,7 @@ func TestSubmitRefuses(t *testing.T) {
 		{"token 832", func(p *model.Plan) { p.Rows[1].Tokens[3] = 832 }},
 		{"token -1", func(p *model.Plan) { p.Rows[1].Tokens[3] = -1 }},
 		{"11 outputs of 10", func(p *model.Plan) { p.Rows[1].Outputs = 11 }},
+		{"2 guesses with 1 outputs", func(p *model.Plan) { p.Rows[1].Guesses, p.Rows[1].Sampling = 2, &model.Sampling{} }},
 		{"without an output", func(p *model.Plan) { p.Rows[1].Outputs = 0; p.Rows[1].Logits = true }},
 		{"5 layer groups", func(p *model.Plan) { p.Rows[1].Pages = p.Rows[1].Pages[:5] }},
 		{"has 0 blocks", func(p *model.Plan) { p.Rows[1].Pages[2] = nil }},

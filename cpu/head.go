@@ -49,7 +49,7 @@ func (h *head) finish(b *batch, r *model.Result) {
 	rows := b.plan.Rows
 	r.Step = b.plan.Step
 	r.IDs, r.Logprobs, r.Logits = r.IDs[:0], r.Logprobs[:0], r.Logits[:0]
-	r.Scores = scoreRoom(r.Scores, rows)
+	r.Scores, r.Guessed = scoreRoom(r.Scores, rows), guessRoom(r.Guessed, rows)
 	for i := range rows {
 		r.IDs, r.Logprobs = append(r.IDs, -1), append(r.Logprobs, 0)
 		var logits []float32
@@ -69,7 +69,7 @@ func (h *head) finish(b *batch, r *model.Result) {
 		h.turn = h.greedy[lo:min(lo+h.rows, len(h.greedy))]
 		h.chooser.choose(h.turn, h.logits, h.ids)
 		for i, o := range h.turn {
-			r.IDs[o.row] = h.ids[i]
+			h.chose(o, h.ids[i])
 		}
 	}
 }
@@ -90,14 +90,23 @@ func scoreRoom(list [][]model.Score, rows []model.Row) [][]model.Score {
 	return list
 }
 
+// guessRoom makes list as long as the rows' guesses, with the room that it has.
+func guessRoom(list [][]int32, rows []model.Row) [][]int32 {
+	list = slices.Grow(list[:0], len(rows))[:len(rows)]
+	for i := range rows {
+		list[i] = slices.Grow(list[i][:0], rows[i].Guesses)[:rows[i].Guesses]
+	}
+	return list
+}
+
 // sort tells outputs by what they need: logits, the highest alone, or nothing.
 func (h *head) sort(b *batch) {
 	h.full, h.greedy = h.full[:0], h.greedy[:0]
 	for _, o := range b.output {
 		row := &b.plan.Rows[o.row]
-		sampled := row.Sampling != nil && o.index == row.Outputs-1
+		sampled := o.samples(row)
 		switch {
-		case sampled && !row.Logits && !row.Scored && h.chooser != nil && plain(row.Sampling):
+		case sampled && !row.Logits && !row.Scored && h.chooser != nil && row.Sampling.Plain():
 			h.greedy = append(h.greedy, o)
 		case sampled || row.Logits || row.Scored && o.index < len(row.Next):
 			h.full = append(h.full, o)
@@ -105,11 +114,19 @@ func (h *head) sort(b *batch) {
 	}
 }
 
-// plain tells whether s takes the highest logit as it is.
-func plain(s *model.Sampling) bool {
-	penalties := s.RepetitionPenalty != 0 && s.RepetitionPenalty != 1 || s.PresencePenalty != 0 || s.FrequencyPenalty != 0
-	return s.Temperature < sampler.GreedyBelow && !penalties && !s.Logprob && s.Mask == nil &&
-		len(s.LogitBias) == 0 && len(s.Banned) == 0
+// samples tells whether a token is chosen at o.
+func (o *output) samples(row *model.Row) bool {
+	return row.Sampling != nil && o.index >= row.Outputs-1-row.Guesses
+}
+
+// chose notes the token chosen at o.
+func (h *head) chose(o output, id int32) {
+	row := &h.device.batch.plan.Rows[o.row]
+	if guess := o.index - (row.Outputs - row.Guesses); guess >= 0 {
+		h.result.Guessed[o.row][guess] = id
+		return
+	}
+	h.result.IDs[o.row] = id
 }
 
 // output hands out one logits row: a copy to who asked for it, a score of the token that follows, then to the sampler, which
@@ -125,12 +142,14 @@ func (h *head) output(i, worker int) {
 	if row.Scored && o.index < len(row.Next) {
 		sampler.Score(x, row.Next[o.index], row.Top, &h.result.Scores[o.row][o.index])
 	}
-	switch sampled := row.Sampling != nil && o.index == row.Outputs-1; {
+	switch sampled := o.samples(row); {
 	case sampled && row.Scored:
 		score := &h.result.Scores[o.row][o.index]
 		h.result.IDs[o.row] = h.samplers[worker].NextScored(x, row.Sampling, row.Top, score)
 		h.result.Logprobs[o.row] = score.Logprob
 	case sampled:
-		h.result.IDs[o.row], h.result.Logprobs[o.row] = h.samplers[worker].Next(x, row.Sampling)
+		id, logprob := h.samplers[worker].Next(x, row.Sampling)
+		h.chose(o, id)
+		h.result.Logprobs[o.row] = logprob
 	}
 }

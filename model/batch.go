@@ -21,6 +21,10 @@ type Row struct {
 	Outputs int
 	// Sampling says how the last position's token is chosen; nil chooses none.
 	Sampling *Sampling
+	// Guesses is how many of the last Tokens are not known, but what plain sampling may choose after those before them. It
+	// chooses after the last known token and after each guess, whose keys and values count only if it was right. Outputs is
+	// one more than Guesses then.
+	Guesses int
 	// Logits asks for the logits of the Outputs positions in the result.
 	Logits bool
 	// Scored asks for the scores of the tokens after the Outputs positions, with the Top likeliest ones beside each. Next
@@ -53,6 +57,8 @@ type Result struct {
 	// or did not ask.
 	IDs      []int32
 	Logprobs []float32
+	// Guessed is [row][guesses]: the token chosen after each guess, if that one and all before it were right.
+	Guessed [][]int32
 	// Logits is [row][outputs × vocabulary], nil where the row did not ask.
 	Logits [][]float32
 	// Scores is [row][outputs], empty where the row did not ask; zero where no token follows.

@@ -28,6 +28,15 @@ type Sampling struct {
 	Mask []uint64
 }
 
+// GreedyBelow is the temperature under which sampling is greedy.
+const GreedyBelow = 1e-5
+
+// Plain tells whether the highest logit is taken as it is.
+func (s *Sampling) Plain() bool {
+	penalties := s.RepetitionPenalty != 0 && s.RepetitionPenalty != 1 || s.PresencePenalty != 0 || s.FrequencyPenalty != 0
+	return s.Temperature < GreedyBelow && !penalties && !s.Logprob && s.Mask == nil && len(s.LogitBias) == 0 && len(s.Banned) == 0
+}
+
 // Stream is the seed of one of several branches that were given one seed: the first has the seed itself, the others a
 // SplitMix64 finaliser (Steele, Lea, Flood 2014) of both.
 func Stream(seed uint64, branch uint32) uint64 {

@@ -31,6 +31,8 @@ const (
 	KeyCachedTokens = "berth.cached_tokens"
 	KeyRevision     = "berth.revision"
 	KeySteps        = "berth.steps"
+	KeyGuessed      = "berth.guessed_tokens"
+	KeyGuessedRight = "berth.guessed_tokens.right"
 	KeyChunks       = "berth.chunks"
 	KeyErrorID      = "berth.error"
 )

@@ -51,10 +51,14 @@ type branch struct {
 	shared  int // tokens of the prompt's whole blocks, which it has in common with others of its request; 0 if there are none
 
 	pool    kvpool.BranchID
-	holds   bool // it has started: the pool has a branch of it
-	over    bool // it has ended
-	chunk   int  // tokens that the step in flight computes of it
-	short   int  // pages that it needs and its account has no room for
+	holds   bool    // it has started: the pool has a branch of it
+	over    bool    // it has ended
+	chunk   int     // tokens that the step in flight computes of it
+	guesses []int32 // tokens after the next one that the step in flight looks at
+	doubt   int     // steps without a guess
+	wrong   int     // times in a row that all guesses were wrong
+	fed     []int32 // what the step reads: known tokens, then guesses
+	short   int     // pages that it needs and its account has no room for
 	growth  growth
 	asked   int    // pages of the growth proposed
 	growRev uint64 // revision of its answer
@@ -77,6 +81,7 @@ type history struct {
 	queued, started, first, ended time.Time
 	cached                        int // tokens of the prompt that the first start did not compute
 	steps, chunks, preemptions    int
+	guessed, right                int // tokens guessed, and those of them that were right
 	preempted                     []time.Time
 }
 
@@ -129,6 +134,10 @@ func (b *branch) row(p *kvpool.Pool) model.Row {
 	end := at + b.chunk
 	r := model.Row{Tokens: b.resume.Tokens[at:end], Start: at, Pages: b.table}
 	last := end == len(b.resume.Tokens)
+	if len(b.guesses) > 0 {
+		b.fed = append(append(b.fed[:0], r.Tokens...), b.guesses...)
+		r.Tokens, r.Guesses = b.fed, len(b.guesses)
+	}
 	if last && b.limits.maxTokens > 0 {
 		s := &b.resume.Sampling
 		s.Prompt, s.Output = b.resume.Tokens[:b.resume.Prompt], b.output()
@@ -137,7 +146,7 @@ func (b *branch) row(p *kvpool.Pool) model.Row {
 		if len(s.Output) < b.limits.minTokens {
 			s.Banned = b.limits.stopIDs
 		}
-		r.Outputs, r.Sampling = 1, s
+		r.Outputs, r.Sampling = 1+r.Guesses, s
 		r.Scored, r.Top = b.scores.of != nil, int(b.scores.of.GetTop())
 	}
 	if from := max(at, b.scores.done); b.scores.prompt != nil && from < min(end, b.resume.Prompt-1) {

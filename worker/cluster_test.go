@@ -39,6 +39,7 @@ type cluster struct {
 
 type setup struct {
 	pages, slots int
+	guesses      int
 	lease        time.Duration
 	stepTimeout  time.Duration
 	device       func(*hashDevice) Device // that the worker gets; nil: the hashDevice
@@ -69,7 +70,7 @@ func start(t *testing.T, s setup) *cluster {
 	}
 	w, err := New(Config{
 		ID: "w1", Device: device, Reopen: s.reopen, Vocab: vocab, Routers: []string{"passthrough:router"}, Dial: clusterAddr, Lease: s.lease,
-		StepTimeout: s.stepTimeout, Log: slog.New(slog.DiscardHandler), Card: &workerv1.Card{ChatTemplate: "x"},
+		StepTimeout: s.stepTimeout, Guesses: s.guesses, Log: slog.New(slog.DiscardHandler), Card: &workerv1.Card{ChatTemplate: "x"},
 		Info: &ledgerv1.WorkerInfo{
 			Address: "w1", Models: []string{"m"}, ModelRevision: []byte("rev"), Numerics: "hash", Layout: "l",
 			Pages: uint64(s.pages), Slots: uint64(s.slots), MaxModelLen: 400, Geometry: &ledgerv1.Geometry{

@@ -19,6 +19,8 @@ type hashDevice struct {
 	pending  *model.Result
 	steps    int
 	computed int           // tokens
+	ids      uint64        // that it chooses from; 0: the vocabulary
+	guesses  int           // that it was given
 	broken   atomic.Bool   // its logits are no numbers
 	hold     chan struct{} // if there is one, steps past the tenth wait for its end
 }
@@ -36,12 +38,16 @@ func (d *hashDevice) Submit(p *model.Plan) error {
 	for _, row := range p.Rows {
 		id := int32(-1)
 		var scores []model.Score
+		var chosen []int32 // after each output
 		for i, token := range row.Tokens {
 			h, err := d.compute(row, row.Start+i, token)
 			if err != nil {
 				return err
 			}
 			id = d.next(h, row.Sampling)
+			if i >= len(row.Tokens)-row.Outputs {
+				chosen = append(chosen, id)
+			}
 			if o := i - (len(row.Tokens) - row.Outputs); row.Scored && o >= 0 {
 				next := id
 				if o < len(row.Next) {
@@ -53,6 +59,13 @@ func (d *hashDevice) Submit(p *model.Plan) error {
 		}
 		if row.Outputs == 0 || d.broken.Load() {
 			id = -1
+		}
+		if row.Guesses > 0 {
+			id, chosen = chosen[0], chosen[1:]
+			r.Guessed = append(r.Guessed, chosen)
+			d.guesses += row.Guesses
+		} else {
+			r.Guessed = append(r.Guessed, nil)
 		}
 		r.IDs = append(r.IDs, id)
 		r.Logprobs = append(r.Logprobs, 0)
@@ -67,6 +80,9 @@ func (d *hashDevice) Submit(p *model.Plan) error {
 func (d *hashDevice) next(h uint64, s *model.Sampling) int32 {
 	if s != nil && s.Seed != 0 {
 		h = chain(h^s.Seed, int32(s.Counter))
+	}
+	if d.ids > 0 {
+		return int32(h % d.ids)
 	}
 	return int32(h % vocab)
 }
@@ -128,14 +144,17 @@ func (d *hashDevice) Wait() (*model.Result, error) {
 }
 
 // say is what the device answers to a prompt: n tokens.
-func say(prompt []int32, n int) []int32 {
+func say(prompt []int32, n int) []int32 { return sayOf(vocab, prompt, n) }
+
+// sayOf is the same of a device that chooses from so many ids.
+func sayOf(ids uint64, prompt []int32, n int) []int32 {
 	h := uint64(0)
 	for _, t := range prompt {
 		h = chain(h, t)
 	}
 	var out []int32
 	for range n {
-		id := int32(h % vocab)
+		id := int32(h % ids)
 		out = append(out, id)
 		h = chain(h, id)
 	}

@@ -172,7 +172,7 @@ func (e *engine) step(planned []*branch) error {
 	ended := e.now()
 	s := Stats{StepSeconds: ended.Sub(began).Seconds()}
 	for i, b := range planned {
-		s.StepTokens += b.chunk
+		s.StepTokens += b.chunk + len(b.guesses)
 		if b.chunk > 1 {
 			s.StepChunks++
 		}
@@ -183,14 +183,15 @@ func (e *engine) step(planned []*branch) error {
 	return nil
 }
 
-// settle enters a branch's computed chunk, row i of the step, and if it chose one, the branch's next token.
+// settle enters a branch's computed chunk, row i of the step, and the tokens that it chose: the next one, and those after
+// guesses that were right.
 func (e *engine) settle(b *branch, row *model.Row, result *model.Result, i int, at time.Time) {
 	if b.over {
 		return // another branch of its request has failed in this very step
 	}
 	b.history.steps++
 	last := row.Start+b.chunk == len(b.resume.Tokens)
-	e.pool.Advance(b.pool, row.Tokens)
+	e.pool.Advance(b.pool, row.Tokens[:b.chunk])
 	var score *workerv1.Score
 	if row.Scored {
 		score = b.score(row, result.Scores[i])
@@ -206,16 +207,32 @@ func (e *engine) settle(b *branch, row *model.Row, result *model.Result, i int, 
 		e.end(b, ledgerv1.FinishReason_FINISH_REASON_LENGTH)
 		return
 	}
-	id := result.IDs[i]
+	guesses := row.Tokens[b.chunk:]
+	for id, right := result.IDs[i], 0; ; right++ {
+		if !e.next(b, id, score) {
+			return
+		}
+		if right == len(guesses) || guesses[right] != id {
+			b.judge(right)
+			return
+		}
+		e.pool.Advance(b.pool, guesses[right:right+1])
+		id = result.Guessed[i][right]
+	}
+}
+
+// next enters a branch's next token. It says whether the branch goes on.
+func (e *engine) next(b *branch, id int32, score *workerv1.Score) bool {
 	if id < 0 {
 		e.endAll(b.request, ledgerv1.FinishReason_FINISH_REASON_ERROR, errNoToken)
-		return
+		return false
 	}
 	reason, end := b.accept(id)
 	b.request.out.put(b.number(), id, score)
 	if end {
 		e.end(b, reason)
 	}
+	return !end
 }
 
 // started notes a branch's first step, and what the cache spared it.

@@ -15,6 +15,7 @@ type scheduler struct {
 	pool     *kvpool.Pool
 	budget   int // tokens of a step
 	prefills int // chunks of more than one token in a step
+	guesses  int // tokens that a branch may guess in a step
 	branches []*branch
 	planned  []*branch
 }
@@ -83,6 +84,7 @@ func (s *scheduler) schedule() []*branch {
 			}
 		}
 	}
+	s.guessAhead()
 	return s.planned
 }
 

@@ -58,6 +58,7 @@ func traceBranch(ctx context.Context, o *outcome) {
 	part(telemetry.SpanPrefill, h.started, h.first, attribute.Int(telemetry.KeyChunks, h.chunks+1),
 		attribute.Int(telemetry.KeyCachedTokens, h.cached))
 	part(telemetry.SpanDecode, h.first, h.ended, attribute.Int(telemetry.KeySteps, h.steps),
+		attribute.Int(telemetry.KeyGuessed, h.guessed), attribute.Int(telemetry.KeyGuessedRight, h.right),
 		attribute.Int(telemetry.KeyOutputTokens, o.output))
 	for _, at := range h.preempted {
 		part(telemetry.SpanPreempt, at, at)

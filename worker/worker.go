@@ -28,6 +28,9 @@ type Config struct {
 	Lease   time.Duration // of the incarnation; renewed three times a term
 	// A step that runs longer than StepTimeout takes readiness away, ends the incarnation, and has the device replaced.
 	StepTimeout time.Duration
+	// Guesses is how many tokens a branch may guess in a step that has few branches; the device takes model.Row.Guesses. 0:
+	// none.
+	Guesses int
 	// Reopen gives up the device, which has a step that does not end, and opens another like it. The first may go on reading
 	// its last plan for ever. Nil: the worker ends instead.
 	Reopen func() (Device, error)
@@ -213,7 +216,7 @@ func (w *Worker) startEngine(ctx context.Context, l *line, o *ledgerv1.Opened, c
 		cancel(err) // no other registration of this process would fare better
 		return err
 	}
-	e.inspect = w.cfg.Inspect
+	e.inspect, e.sched.guesses = w.cfg.Inspect, w.cfg.Guesses
 	l.deliver = func(f func(*engine)) { e.do(ctx, f) }
 	go func() {
 		defer close(ended)

@@ -36,6 +36,7 @@ type config struct {
 	MaxBatchTokens int           `help:"Tokens of a step." default:"256" aliases:"max-num-batched-tokens"`
 	MaxSeqs        int           `help:"Requests that run at once." default:"256" aliases:"max-num-seqs"`
 	MaxModelLen    int           `help:"Tokens of one request, prompt and output. Default: the model's."`
+	Speculate      int           `help:"Tokens that a greedy request guesses ahead in a step, from what it has said before, while few requests run: the same text in fewer steps. 0: none." default:"3" aliases:"num-speculative-tokens"`
 	StepTimeout    time.Duration `help:"A step that runs longer takes readiness away and ends the requests that run; the device is given up and opened anew." default:"30s"`
 	DrainTimeout   time.Duration `help:"How long SIGTERM waits for running requests." default:"25s"`
 	Lease          time.Duration `help:"How long the ledger waits for a word from this worker before it fences it." default:"3s"`
@@ -73,6 +74,9 @@ func (c *config) check() error {
 	}
 	if c.TP < 1 {
 		faults = append(faults, fmt.Errorf("--tp %d: want 1 or more", c.TP))
+	}
+	if c.Speculate < 0 || c.Speculate > 7 {
+		faults = append(faults, fmt.Errorf("--speculate %d: want 0 to 7", c.Speculate))
 	}
 	if c.MaxSeqs < 1 || c.MaxBatchTokens < 1 || c.Lease < 100*time.Millisecond || c.StepTimeout <= 0 {
 		faults = append(faults, errors.New("--max-seqs and --max-batch-tokens must be 1 or more, --lease 100ms or more, --step-timeout more than 0"))

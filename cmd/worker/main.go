@@ -68,7 +68,7 @@ func run(c *config) (err error) {
 			grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 		},
-		Lease: c.Lease, StepTimeout: c.StepTimeout, Reopen: loaded.reopen, Log: log,
+		Lease: c.Lease, StepTimeout: c.StepTimeout, Guesses: c.Speculate, Reopen: loaded.reopen, Log: log,
 	})
 	if err != nil {
 		return err

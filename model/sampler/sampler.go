@@ -6,9 +6,6 @@ import (
 	"github.com/berthd/berth/model"
 )
 
-// GreedyBelow is the temperature under which sampling is greedy.
-const GreedyBelow = 1e-5
-
 // Sampler holds the scratch memory of one sampling thread. It keeps nothing between calls.
 type Sampler struct {
 	count  []int32     // by id: times seen in the output, valid where stamp matches
@@ -56,7 +53,7 @@ func (s *Sampler) choose(logits []float32, p *model.Sampling) int32 {
 	switch top := float64(logits[best]); {
 	case math.IsNaN(top), math.IsInf(top, 0):
 		return -1
-	case p.Temperature < GreedyBelow:
+	case p.Temperature < model.GreedyBelow:
 		return best
 	}
 	w := weights{top: logits[best], by: 1 / float64(p.Temperature)}
@@ -72,7 +69,7 @@ func (s *Sampler) Probs(logits []float32, p *model.Sampling, out []float64) {
 	clear(out)
 	s.shape(logits, p)
 	best := argmax(logits)
-	if p.Temperature < GreedyBelow {
+	if p.Temperature < model.GreedyBelow {
 		out[best] = 1
 		return
 	}
