@@ -1,5 +1,5 @@
 // Package cpu is the device that every machine has: forward passes on its processors, in C kernels where there is cgo
-// and AVX2, else in plain Go.
+// and AVX2 (and AVX-512 VNNI for integer products, where there is that), else in plain Go.
 //
 //	Open ─▶ a rank for each shard of the model: weights repacked, buffers mapped
 //	Submit(plan) ─▶ check ─▶ queue ─▶ device goroutine, and one for each further rank: embed ▸ layers ▸ head ─▶ Wait ─▶ result

@@ -21,6 +21,9 @@ import (
 	"github.com/berthd/berth/cmd/flags"
 )
 
+// maxRestarts is how many workers that end by themselves are started again, in all: more have a cause that stays.
+const maxRestarts = 10
+
 type upCommand struct {
 	Model       string        `help:"A known model (${models}), fetched if it is not here, or a .gguf file." default:"gemma3-270m"`
 	Workers     int           `help:"Worker processes." default:"1"`
@@ -60,8 +63,11 @@ func (c *upCommand) Run(ctx context.Context, common *flags.Common) (err error) {
 	if err := group.start("router", "router", c.routerArgs(traces.otlp)...); err != nil {
 		return err
 	}
+	workers := map[string][]string{} // their arguments
 	for i := range c.Workers {
-		if err := group.start(fmt.Sprintf("worker%d", i+1), "worker", c.workerArgs(i, path, name, traces.otlp)...); err != nil {
+		worker := fmt.Sprintf("worker%d", i+1)
+		workers[worker] = c.workerArgs(i, path, name, traces.otlp)
+		if err := group.start(worker, "worker", workers[worker]...); err != nil {
 			return err
 		}
 	}
@@ -72,12 +78,26 @@ func (c *upCommand) Run(ctx context.Context, common *flags.Common) (err error) {
 	if err := common.WriteAddrs(map[string]string{"http": c.HTTP, "admin": c.Admin, "rpc": c.RPC, "traces": c.Traces, "model": name}); err != nil {
 		return err
 	}
-	select {
-	case <-ctx.Done():
-		fmt.Println("stopping")
-		return nil
-	case name := <-group.died():
-		return fmt.Errorf("%s ended by itself; see %s", name, filepath.Join(c.Data, name+".log"))
+	return c.watch(ctx, group, workers)
+}
+
+// watch starts workers that end by themselves again, until it is interrupted or the router ends.
+func (c *upCommand) watch(ctx context.Context, group *processes, workers map[string][]string) error {
+	for restarts := 0; ; restarts++ {
+		select {
+		case <-ctx.Done():
+			fmt.Println("stopping")
+			return nil
+		case name := <-group.died():
+			log := filepath.Join(c.Data, name+".log")
+			if workers[name] == nil || restarts == maxRestarts {
+				return fmt.Errorf("%s ended by itself; see %s", name, log)
+			}
+			fmt.Printf("%s ended by itself (see %s) and is started again\n", name, log)
+			if err := group.start(name, "worker", workers[name]...); err != nil {
+				return err
+			}
+		}
 	}
 }
 
@@ -153,7 +173,7 @@ func (p *processes) start(name, bin string, args ...string) error {
 	if err != nil {
 		return err
 	}
-	out, err := os.Create(filepath.Join(p.log, name+".log"))
+	out, err := os.OpenFile(filepath.Join(p.log, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
