@@ -6,7 +6,7 @@
 //	router ◀──proposals, cache events, heartbeats── line ──results, notices──▶ engine
 //
 // A request has a branch for each of its choices. A branch waits, starts on what the prefix cache has of it, computes its
-// prompt in chunks, then one token a step; the others of its request start on what it has computed of the prompt. When
+// prompt in chunks, then a token a step, or more where it guesses right; the others of its request start on what it has computed of the prompt. When
 // pages run short the last in order lets go of its own and waits; it resumes by computing again what the cache lost.
 // Invariants:
 //
