@@ -6,9 +6,9 @@
 //	router ◀──proposals, cache events, heartbeats── line ──results, notices──▶ engine
 //
 // A request has a branch for each of its choices. A branch waits, starts on what the prefix cache has of it, computes its
-// prompt in chunks, then a token a step, or more where it guesses right; the others of its request start on what it has computed of the prompt. When
-// pages run short the last in order lets go of its own and waits; it resumes by computing again what the cache lost.
-// Invariants:
+// prompt in chunks, then a token a step, or more where it guesses right; the others of its request start on what it has
+// computed of the prompt. When pages run short the last in order lets go of its own and waits; it resumes by computing
+// again what the cache lost. Invariants:
 //
 //	W1  One goroutine, the engine's, owns branches, accounts and pool; it never waits for a client or a router.
 //	W2  charged ≤ grant in every account, and a grant counts only pages that the ledger gave for claimed reservations.
