@@ -15,14 +15,15 @@ func Random(seed uint64) Scenario {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	s := Scenario{Seed: seed, Geometry: randomGeometry(rng), Slots: 2 + rng.IntN(14)}
 	groups := 1 + rng.IntN(3)
-	span := time.Duration(1+rng.IntN(8)) * time.Second / 2
+	span := []time.Duration{time.Millisecond, time.Second / 2, time.Second, 4 * time.Second}[rng.IntN(4)]
 	shared := randomTokens(rng, 60)
 	for range 8 + rng.IntN(24) {
 		s.Requests = append(s.Requests, randomRequest(rng, groups, span, shared))
 	}
 	least := fits(s.Geometry, s.Requests)
 	for range 1 + rng.IntN(3) {
-		room := (least - s.Geometry.Overhead()) * rng.IntN(200) / 100
+		most := []int{1, 20, 200}[rng.IntN(3)] // per cent beyond what the longest needs: the first ones are the hard ones
+		room := (least - s.Geometry.Overhead()) * rng.IntN(most) / 100
 		s.Workers = append(s.Workers, Worker{Pages: least + room, Speed: 0.5 + 1.5*rng.Float64()})
 	}
 	if rng.IntN(4) > 0 {
