@@ -77,6 +77,9 @@ func (c *cluster) ask(ctx context.Context, id string, q *Request, heard func()) 
 	members := map[string]any{
 		"model": modelName, "prompt": q.Prompts, "max_tokens": q.Max, "n": q.N, "seed": int64(q.Seed), "stream": q.Stream,
 	}
+	if q.Greedy {
+		members["temperature"] = 0
+	}
 	if q.Stop != "" {
 		members["stop"] = q.Stop
 	}

@@ -49,20 +49,23 @@ func (d *device) Submit(p *model.Plan) error {
 	r, tokens, positions := &model.Result{Step: p.Step}, 0, 0
 	for i := range p.Rows {
 		row := &p.Rows[i]
-		var h uint64
+		var chosen []int32 // after each of the last positions
 		for j, token := range row.Tokens {
-			var err error
-			if h, err = d.compute(row, row.Start+j, token); err != nil {
+			h, err := d.compute(row, row.Start+j, token)
+			if err != nil {
 				return fmt.Errorf("row %d: %w", i, err)
+			}
+			if at := j - len(row.Tokens) + row.Outputs; at >= 0 {
+				chosen = append(chosen, choose(h, row.Sampling, at))
 			}
 			positions += row.Start + j
 		}
 		tokens += len(row.Tokens)
-		id := int32(-1)
-		if row.Outputs > 0 {
-			id = next(h, row.Sampling.Seed, row.Sampling.Counter)
+		if len(chosen) == 0 {
+			chosen = []int32{-1}
 		}
-		r.IDs, r.Logprobs, r.Scores = append(r.IDs, id), append(r.Logprobs, 0), append(r.Scores, nil)
+		r.IDs, r.Guessed = append(r.IDs, chosen[0]), append(r.Guessed, chosen[1:])
+		r.Logprobs, r.Scores = append(r.Logprobs, 0), append(r.Scores, nil)
 	}
 	cost := stepCost + time.Duration(tokens)*tokenCost + time.Duration(positions)*positionCost
 	d.pending, d.ready = r, time.Now().Add(time.Duration(float64(cost)/d.speed))
@@ -127,22 +130,36 @@ func chain(prev uint64, token int32) uint64 {
 	return x ^ x>>31
 }
 
+// choose is the token after a prefix, for a row that chooses after that many guesses more.
+func choose(h uint64, s *model.Sampling, guesses int) int32 {
+	if s.Temperature < model.GreedyBelow {
+		return likeliest(h)
+	}
+	return next(h, s.Seed, s.Counter+uint64(guesses))
+}
+
+// likeliest is the token of greedy branches after a prefix: one of three.
+func likeliest(h uint64) int32 { return firstToken + int32(h%3) }
+
 // next is the token after a prefix, for a branch of that seed that has said counter tokens.
 func next(h, seed, counter uint64) int32 {
 	h = chain(h^seed, int32(counter))
 	return endToken + int32(h%(vocabulary-endToken))
 }
 
-// Say is what any device answers to a prompt: the tokens of one of its choices, until the end token or as many as asked
-// for. It is all that P6 leaves to be said.
-func Say(prompt []int32, seed uint64, choice, most int) (ids []int32, ended bool) {
+// say is what any device answers to one of a request's choices: tokens until the end token, or as many as asked for. It
+// is all that P6 leaves to be said.
+func (q *Request) say(choice int) (ids []int32, ended bool) {
 	h := root
-	for _, t := range prompt {
+	for _, t := range q.Prompts[choice/q.N] {
 		h = chain(h, t)
 	}
-	stream := model.Stream(seed, uint32(choice))
-	for i := range most {
-		id := next(h, stream, uint64(i))
+	stream := model.Stream(q.Seed, uint32(choice%q.N))
+	for i := range q.Max {
+		id := likeliest(h)
+		if !q.Greedy {
+			id = next(h, stream, uint64(i))
+		}
 		ids = append(ids, id)
 		if id == endToken {
 			return ids, true

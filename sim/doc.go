@@ -9,7 +9,7 @@
 //	   │ texts           ▼                            ▼ between steps       │ a hash of each prefix in its pages,
 //	   │              ledger: raft, in memory      Pool.Check               ▼ steps that cost time
 //	   ▼                 ▼ at each index
-//	 Say(prompt)      State.Check
+//	 say              State.Check
 //
 // A run belongs in a bubble of testing/synctest: its clock stands still while anybody can run, and leaps when nobody can.
 // A scenario is over when every client has its answer or has left. It is broken, with the promise's name, when
@@ -20,7 +20,7 @@
 //     is struck.
 //   - P3: the ledger's invariants do not hold after a proposal.
 //   - P4: a pool's do not hold between two steps.
-//   - P6: any part of a text is not what Say gives for prompt, seed and choice: alone or in a batch, from the cache or not,
+//   - P6: any part of a text is not what its prompt, seed and choice give: alone or in a batch, from the cache or not,
 //     after preemption, or asked again.
 //   - P8: anything is granted, charged, reserved or waited for a minute after the last answer.
 //

@@ -13,7 +13,7 @@ import (
 // to them.
 func Random(seed uint64) Scenario {
 	rng := rand.New(rand.NewPCG(seed, 1))
-	s := Scenario{Seed: seed, Geometry: randomGeometry(rng), Slots: 2 + rng.IntN(14)}
+	s := Scenario{Seed: seed, Geometry: randomGeometry(rng), Slots: 2 + rng.IntN(14), Guesses: rng.IntN(2) * rng.IntN(8)}
 	groups := 1 + rng.IntN(3)
 	span := []time.Duration{time.Millisecond, time.Second / 2, time.Second, 4 * time.Second}[rng.IntN(4)]
 	shared := randomTokens(rng, 60)
@@ -68,8 +68,9 @@ func randomRequest(rng *rand.Rand, groups int, span time.Duration, shared []int3
 	if rng.IntN(4) == 0 {
 		q.N = 2 + rng.IntN(3)
 	}
+	q.Greedy = rng.IntN(3) == 0
 	if rng.IntN(4) == 0 { // a token that one of the choices comes to, with the end of the one before
-		ids, _ := Say(q.Prompts[0], q.Seed, rng.IntN(q.N), q.Max)
+		ids, _ := q.say(rng.IntN(q.N))
 		q.Stop = "." + word(ids[rng.IntN(len(ids))])
 	}
 	if rng.IntN(5) == 0 {

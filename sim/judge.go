@@ -84,7 +84,7 @@ func (c *cluster) moved() { c.stepped.Store(int64(c.now())) }
 
 // want is what a choice of a request comes to, and why it ends.
 func (q *Request) want(choice int) (text, reason string) {
-	ids, ended := Say(q.Prompts[choice/q.N], q.Seed, choice%q.N, q.Max)
+	ids, ended := q.say(choice)
 	text, reason = read(ids), "length"
 	if ended {
 		reason = "stop"

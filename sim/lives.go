@@ -114,7 +114,7 @@ func (c *cluster) startWorker(i int) error {
 	}
 	w, err := worker.New(worker.Config{
 		ID: name, Device: d, Vocab: vocabulary, Routers: []string{"passthrough:///" + routerName + ":rpc"}, Dial: c.dial(name),
-		Lease: lease, StepTimeout: 30 * time.Second, Card: theCard, Log: c.log,
+		Lease: lease, StepTimeout: 30 * time.Second, Guesses: c.Guesses, Card: theCard, Log: c.log,
 		Inspect: c.inspect,
 		Info: &ledgerv1.WorkerInfo{
 			Address: "passthrough:///" + name + ":rpc", Models: []string{modelName}, ModelRevision: []byte("rev"),

@@ -12,6 +12,7 @@ type Scenario struct {
 	Seed     uint64 // of delays of the network and the disk
 	Geometry kvpool.Geometry
 	Slots    int // of each worker
+	Guesses  int // that a branch may make in a step
 	Workers  []Worker
 	Requests []Request
 	Faults   []Fault
@@ -33,6 +34,7 @@ type Request struct {
 	Max     int // tokens of a choice
 	N       int // choices of a prompt
 	Stop    string
+	Greedy  bool // the likeliest token each time: one of few, so that it can be guessed
 	Seed    uint64
 	Stream  bool
 	Leaves  time.Duration // how long after At the client leaves; 0: never

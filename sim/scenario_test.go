@@ -144,6 +144,25 @@ func TestFourChoices(t *testing.T) {
 	}
 }
 
+// P6: greedy branches that guess what they will say next say the same in fewer steps, with room for a half of them.
+func TestGuesses(t *testing.T) {
+	s := Scenario{Geometry: small, Slots: 4, Requests: asked(4, 8, 150)}
+	for i := range s.Requests {
+		s.Requests[i].Greedy = true
+	}
+	s.Workers = []Worker{{Pages: s.Geometry.Overhead() + need(s.Geometry, s.Requests)/2, Speed: 1}}
+	steps := map[int]int{}
+	for _, s.Guesses = range []int{0, 4} {
+		r := play(t, s, sabotage{device: func(*device) { steps[s.Guesses]++ }})
+		if r.Broken != nil || r.count("done") != 4 {
+			t.Errorf("%d guesses: %v, %d came to their end", s.Guesses, r.Broken, r.count("done"))
+		}
+	}
+	if steps[4] >= steps[0] {
+		t.Errorf("%d steps without guesses, %d with them", steps[0], steps[4])
+	}
+}
+
 // P7: two share groups ask the same, one after the other: nothing of one is found by the other, all of it by itself.
 func TestTwoShareGroups(t *testing.T) {
 	s := Scenario{Geometry: small, Slots: 8, Workers: []Worker{{200, 1}}}
