@@ -417,8 +417,8 @@ func TestFaultyScoresOfPrompts(t *testing.T) {
 				t.Errorf("%v of %s: %s", faulty, fields, r.body)
 			}
 		}
+		h.await("the drain", h.drained) // the hand plays no more
 	}
-	h.await("the drain", h.drained)
 }
 
 // broken is an output that panics.
