@@ -44,6 +44,7 @@ type cluster struct {
 	log    *slog.Logger
 	began  time.Time
 	story  story
+	order  order
 
 	stepped atomic.Int64 // when a device has last been given a step
 	waiting atomic.Int64 // clients

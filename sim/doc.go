@@ -17,7 +17,7 @@
 //   - P1: an admitted request ends by anything but its own end, its client's leaving, or the loss of a host that the scenario
 //     struck. A client whose request was lost with a host asks again.
 //   - P2: a client has no answer after ten minutes, or no device steps for five seconds while clients wait, though nothing
-//     is struck.
+//     is struck; or a branch lets go before which nobody is in order on its worker.
 //   - P3: the ledger's invariants do not hold after a proposal.
 //   - P4: a pool's do not hold between two steps.
 //   - P6: any part of a text is not what its prompt, seed and choice give: alone or in a batch, from the cache or not,

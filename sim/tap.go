@@ -2,6 +2,8 @@ package sim
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -51,6 +53,7 @@ type tap struct {
 	cluster *cluster
 	worker  string
 	request string
+	place   *place
 }
 
 // SendMsg implements grpc.ClientStream.
@@ -61,6 +64,7 @@ func (t *tap) SendMsg(m any) error {
 		if t.cluster.pages != nil {
 			r.Pages = t.cluster.pages(r.Pages)
 		}
+		t.place = t.cluster.order.enter(r)
 		t.cluster.story.add(t.cluster.now(), t.request, "to "+t.worker)
 	}
 	return t.ClientStream.SendMsg(m)
@@ -70,7 +74,16 @@ func (t *tap) SendMsg(m any) error {
 func (t *tap) RecvMsg(m any) error {
 	err := t.ClientStream.RecvMsg(m)
 	if r, ok := m.(*workerv1.GenerateReply); ok && err == nil && r.GetFinished() != nil {
-		t.cluster.story.count(int(r.GetFinished().Preemptions), int(r.GetFinished().CachedTokens))
+		f, c := r.GetFinished(), t.cluster
+		c.story.count(int(f.Preemptions), int(f.CachedTokens))
+		if c.order.finished(t.place, f) && !c.routerDies() {
+			c.fail(fmt.Errorf("P2: %s was the first in order on %s, and let go %d times", t.request, t.worker, f.Preemptions))
+		}
 	}
 	return err
+}
+
+// routerDies says that a router begins that knows nothing of what workers still have of the one before it.
+func (c *cluster) routerDies() bool {
+	return slices.ContainsFunc(c.Faults, func(f Fault) bool { return f.Host == routerName && f.Kind == Kill })
 }
