@@ -17,6 +17,7 @@ import (
 	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
 	"github.com/berthd/berth/consensus"
 	"github.com/berthd/berth/consensus/ledger"
+	"github.com/berthd/berth/kvpool"
 	"github.com/berthd/berth/router"
 )
 
@@ -30,6 +31,7 @@ const patience = 10 * time.Minute
 type sabotage struct {
 	ledger func(router.Ledger) router.Ledger // between the router, with all workers behind it, and the node
 	device func(*device)                     // before each step
+	pool   func(*kvpool.Pool)                // between steps, before it is checked
 	pages  func(n uint64) uint64             // of a dispatch, in place of those reserved
 }
 

@@ -144,6 +144,9 @@ func (c *cluster) startWorker(i int) error {
 
 // inspect proves the pool's rules between any two steps (P4).
 func (c *cluster) inspect(p *kvpool.Pool) error {
+	if c.sabotage.pool != nil {
+		c.sabotage.pool(p)
+	}
 	c.story.inspected.Add(1)
 	if err := p.Check(); err != nil {
 		return fmt.Errorf("P4: %w", err)

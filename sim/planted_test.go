@@ -6,6 +6,7 @@ import (
 	"time"
 
 	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
+	"github.com/berthd/berth/kvpool"
 	"github.com/berthd/berth/router"
 )
 
@@ -86,6 +87,18 @@ func overwrite() sabotage {
 	}}
 }
 
+// leak takes a page of the first share group that has room, for nobody.
+func leak() sabotage {
+	const first = kvpool.Overhead + 1
+	done := false
+	return sabotage{pool: func(p *kvpool.Pool) {
+		if c := p.Counts(); done || c.Charged == 0 || p.Room(first) < len(small.Groups) {
+			return
+		}
+		done = p.Extend(p.Open(first, kvpool.Key{}, kvpool.Hash{}), 1) == nil
+	}}
+}
+
 // planted are bugs, each with the promise that it breaks.
 var planted = []struct {
 	promise, what string
@@ -98,6 +111,7 @@ var planted = []struct {
 		return sabotage{pages: func(n uint64) uint64 { return n + 20 }}
 	}},
 	{"P6", "pages lose what they hold", overwrite},
+	{"P2", "pages are taken by nobody", leak},
 	{"P8", "the last end is forgotten", func() sabotage { return skip(16, 16, isEnd) }},
 }
 
