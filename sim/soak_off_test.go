@@ -3,4 +3,4 @@
 package sim
 
 // seeds is how many random scenarios the test plays.
-const seeds = 80
+const seeds = 60
