@@ -150,6 +150,8 @@ func (h *head) output(i, worker int) {
 	case sampled:
 		id, logprob := h.samplers[worker].Next(x, row.Sampling)
 		h.chose(o, id)
-		h.result.Logprobs[o.row] = logprob
+		if row.Guesses == 0 { // several outputs of a row must not write one place at once
+			h.result.Logprobs[o.row] = logprob
+		}
 	}
 }
