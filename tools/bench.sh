@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Measures Berth on this machine: its CPU device beside llama.cpp, turn by turn; what the ledger adds to an admission; how
-# long a cluster takes to be ready, and what it holds in memory. Usage: tools/bench.sh [rounds] [threads]
+# Measures Berth on this machine: its CPU device beside llama.cpp, turn by turn; whole servers under load; what the ledger
+# adds to an admission; how long a cluster takes to be ready, and what it holds in memory.
+# Usage: tools/bench.sh [rounds] [threads]
 # llama.cpp's programs are looked for in $LLAMA_CPP, else .peers/bin; tools/build-llama-cpp.sh builds them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,6 +14,8 @@ go build -o bin/bench ./tools/bench
 echo "machine: $(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2-), $(nproc) processors; commit $(git rev-parse --short HEAD)"
 echo
 bin/bench --rounds "${1:-5}" --threads "${2:-$(nproc)}" --llama "$llama" --model "$model"
+echo
+bin/bench --served --rounds 1 --threads "${2:-$(nproc)}" --llama "$llama" --model "$model"
 
 echo
 echo "ledger, one node on this disk:"
