@@ -73,6 +73,7 @@ func runServed(rounds, threads int, llama, model, only string) error {
 				if err := side.serve(ctx, &loads[l]); err != nil {
 					return fmt.Errorf("%s, %s: %w", loads[l].name, side.url, err)
 				}
+				fmt.Fprintf(os.Stderr, "  %+v\n", side.runs[loads[l].name][i])
 			}
 		}
 	}
@@ -123,16 +124,11 @@ func (s *side) serve(ctx context.Context, l *load) error {
 		defer func() { loop.Process.Kill(); loop.Wait() }()
 	}
 	args := append([]string{"bench", "--json", "--url", s.url}, l.args...)
-	out, err := output(exec.CommandContext(ctx, "bin/berth", args...))
-	if err != nil {
-		return err
-	}
+	// Failed requests make it exit with 1, after its result, which tells of them.
+	out, failed := exec.CommandContext(ctx, "bin/berth", args...).Output()
 	var o outcome
-	if err := json.Unmarshal([]byte(out), &o); err != nil {
-		return err
-	}
-	if o.Succeeded != o.Requests {
-		return fmt.Errorf("%d of %d requests succeeded", o.Succeeded, o.Requests)
+	if err := json.Unmarshal(out, &o); err != nil {
+		return errors.Join(failed, err)
 	}
 	s.runs[l.name] = append(s.runs[l.name], o)
 	return nil
@@ -166,11 +162,21 @@ func printServed(rounds int, only string, ours, theirs map[string][]outcome) {
 		return fmt.Sprintf("%.0f / %.0f", of(o, func(o outcome) float64 { return o.FirstMS["p50"] }),
 			of(o, func(o outcome) float64 { return o.FirstMS["p99"] }))
 	}
+	lost := func(runs []outcome) (text string) {
+		n, all := 0, 0
+		for _, o := range runs {
+			n, all = n+o.Requests-o.Succeeded, all+o.Requests
+		}
+		if n > 0 {
+			text = fmt.Sprintf(" (%d of %d requests failed)", n, all)
+		}
+		return text
+	}
 	cached := func(o outcome) float64 { return 100 * float64(o.Cached) / float64(max(o.Prompt, 1)) }
 	for _, l := range loads {
 		if a, b := ours[l.name], theirs[l.name]; strings.HasPrefix(l.name, only) {
-			fmt.Printf("| %s | %.1f | %.1f | **%.2f** | %s | %s | %.0f %% | %.0f %% |\n", l.name, of(a, rate), of(b, rate),
-				of(a, rate)/of(b, rate), first(a), first(b), of(a, cached), of(b, cached))
+			fmt.Printf("| %s | %.1f%s | %.1f%s | **%.2f** | %s | %s | %.0f %% | %.0f %% |\n", l.name, of(a, rate), lost(a),
+				of(b, rate), lost(b), of(a, rate)/of(b, rate), first(a), first(b), of(a, cached), of(b, cached))
 		}
 	}
 }
