@@ -84,6 +84,27 @@ func step(t testing.TB, d *Device, p *model.Plan) *model.Result {
 	return r
 }
 
+// checkGreedy holds greedy tokens to the highest of the logits that a row beside them asks for, and shows each.
+func checkGreedy(t *testing.T, d *Device, each func(id int)) {
+	t.Helper()
+	ids := tokens(60)
+	for size := 1; size <= len(ids); size++ {
+		logits, token := sequence(d, ids[:size], 0, 1, 0), sequence(d, ids[:size], 0, 1, 100)
+		logits.Logits, token.Sampling = true, &model.Sampling{}
+		r := step(t, d, &model.Plan{Step: uint64(size), Rows: []model.Row{logits, token}})
+		want := 0
+		for i, v := range r.Logits[0] {
+			if v > r.Logits[0][want] {
+				want = i
+			}
+		}
+		if r.IDs[0] != -1 || int(r.IDs[1]) != want {
+			t.Fatalf("after %d tokens: chose %d and %d, want none and %d", size, r.IDs[0], r.IDs[1], want)
+		}
+		each(want)
+	}
+}
+
 func tokens(n int) []int32 {
 	ids := make([]int32, n)
 	for i := range ids {

@@ -124,21 +124,7 @@ func TestGreedyToken(t *testing.T) {
 	if d.engine.chooser() == nil {
 		t.Fatal("no greedy head for Q8_0")
 	}
-	ids := tokens(60)
-	for size := 1; size <= len(ids); size++ {
-		logits, token := sequence(d, ids[:size], 0, 1, 0), sequence(d, ids[:size], 0, 1, 100)
-		logits.Logits, token.Sampling = true, &model.Sampling{}
-		r := step(t, d, &model.Plan{Step: uint64(size), Rows: []model.Row{logits, token}})
-		want := 0
-		for i, v := range r.Logits[0] {
-			if v > r.Logits[0][want] {
-				want = i
-			}
-		}
-		if r.IDs[0] != -1 || int(r.IDs[1]) != want {
-			t.Fatalf("after %d tokens: chose %d and %d, want none and %d", size, r.IDs[0], r.IDs[1], want)
-		}
-	}
+	checkGreedy(t, d, func(int) {})
 }
 
 // Activations that are no numbers leave every group to the full product, which then chooses nothing.

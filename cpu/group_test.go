@@ -143,22 +143,10 @@ func TestGreedyOverRanks(t *testing.T) {
 		if d.engine.chooser() == nil {
 			t.Fatal("no greedy head")
 		}
-		ids, winners := tokens(60), map[int]bool{}
-		for size := 1; size <= len(ids); size++ {
-			logits, token := sequence(d, ids[:size], 0, 1, 0), sequence(d, ids[:size], 0, 1, 100)
-			logits.Logits, token.Sampling = true, &model.Sampling{}
-			r := step(t, d, &model.Plan{Step: uint64(size), Rows: []model.Row{logits, token}})
-			want := 0
-			for i, v := range r.Logits[0] {
-				if v > r.Logits[0][want] {
-					want = i
-				}
-			}
-			if int(r.IDs[1]) != want {
-				t.Fatalf("%d ranks, after %d tokens: chose %d, want %d", ranks, size, r.IDs[1], want)
-			}
-			winners[owner(d.engine.vocab, want, func(s model.Span) int { return s.Lo })] = true
-		}
+		winners := map[int]bool{}
+		checkGreedy(t, d, func(id int) {
+			winners[owner(d.engine.vocab, id, func(s model.Span) int { return s.Lo })] = true
+		})
 		if len(winners) < 2 {
 			t.Errorf("%d ranks: all winners on one", ranks)
 		}
