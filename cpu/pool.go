@@ -9,10 +9,10 @@ import (
 
 const (
 	maxThreads = 256
-	// spins before a waiter lets other goroutines run, and the time after which an idle worker sleeps. The machine is
-	// often shared: a partner without a processor would otherwise hold everybody up for a time slice.
+	// spins before a waiter lets other goroutines run, and the time after which it sleeps. The machine is often shared,
+	// and what is spun away while the partner has no processor is missing from the share that the work itself gets.
 	spins     = 2000
-	idleLimit = time.Millisecond
+	idleLimit = 100 * time.Microsecond
 	// patience is the wait at the end of an op that counts as a strike; after maxStrikes in a row one helper fewer works,
 	// for penalty ops.
 	patience   = 50 * time.Microsecond
@@ -138,7 +138,7 @@ func (p *pool) await(n, mine int, start time.Time) {
 		}
 		runtime.Gosched()
 		if time.Since(drained) > hung {
-			time.Sleep(idleLimit)
+			time.Sleep(benched)
 		}
 	}
 	p.judge(time.Since(drained), drained.Sub(start)/time.Duration(max(mine, 1)))

@@ -33,7 +33,7 @@ var loads = []load{
 		"--workload", "multiturn", "--requests", "48", "--concurrency", "8", "--shared-words", "64",
 	}, 8, 0},
 	{"busy: 1 client beside 4 busy loops, 32 words, 24 tokens", []string{
-		"--requests", "2", "--concurrency", "1", "--shared-words", "16", "--prompt-words", "16", "--max-tokens", "24",
+		"--requests", "6", "--concurrency", "1", "--shared-words", "16", "--prompt-words", "16", "--max-tokens", "24",
 	}, 8, 4},
 }
 
