@@ -48,7 +48,6 @@ var owners = map[string][]string{
 	"go.etcd.io/etcd":                              {"consensus"},
 	"gorgonia.org/cu":                              {"cuda"},
 	"github.com/NVIDIA/go-nvml":                    {"cuda"},
-	"github.com/ardanlabs/jinja":                   {"model/tokenizer"},
 	"github.com/alecthomas/kong":                   {"cmd"},
 	"go.yaml.in/yaml":                              {"cmd"},
 	"go.opentelemetry.io/otel/sdk":                 {"telemetry"},

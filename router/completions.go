@@ -98,7 +98,7 @@ func (r *Router) prompts(ctx context.Context, f *fields, q *request, to reach) (
 	_, span := r.trace.start(ctx, spanTokenize)
 	if q.chat {
 		out = make([]prompt, 1)
-		out[0].ids, err = readChat(f, q.card)
+		out[0].ids, err = readChat(f, q.card, r.cfg.Now())
 	} else {
 		out, err = readPrompts(f, q.card, max(1, maxChoices/q.bestOf), r.promptLimit(to), q.maxTokens)
 	}

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/berthd/berth/model/tokenizer"
+	"github.com/berthd/berth/model/tokenizer/jinja"
 )
 
 // prompt is one of a request's: its ids, and its text if it came as one.
@@ -77,9 +79,10 @@ func (k *card) encode(text string, beginning bool) []int32 {
 	return k.tok.Encode(nil, text, true)
 }
 
-// readChat is the ids of a chat: its messages in the model's own form, and the beginning of the answer's turn.
-func readChat(f *fields, k *card) ([]int32, error) {
-	text, err := renderChat(f, k)
+// readChat is the ids of a chat: its messages in the model's own form, and the beginning of the answer's turn. Now is what
+// a template says the date is.
+func readChat(f *fields, k *card, now time.Time) ([]int32, error) {
+	text, err := renderChat(f, k, now)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +93,7 @@ func readChat(f *fields, k *card) ([]int32, error) {
 	return prompt, nil
 }
 
-func renderChat(f *fields, k *card) (string, error) {
+func renderChat(f *fields, k *card, now time.Time) (string, error) {
 	messages, err := readMessages(f, k.partsAsIs)
 	if err != nil {
 		return "", err
@@ -102,7 +105,7 @@ func renderChat(f *fields, k *card) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text, err := k.template.Render(messages, f.boolean("add_generation_prompt", true), extra)
+	text, err := k.template.Render(messages, f.boolean("add_generation_prompt", true), extra, now)
 	if err != nil {
 		return "", invalid("messages", "the model's chat template refuses the messages: %s",
 			strings.TrimPrefix(err.Error(), tokenizer.ErrTemplate.Error()+": "))
@@ -122,19 +125,19 @@ var templateData = map[string]bool{
 	"bos_token": true, "eos_token": true,
 }
 
-func readTemplateArgs(f *fields) (map[string]any, error) {
+func readTemplateArgs(f *fields) (*jinja.Dict, error) {
 	raw, ok := f.get("chat_template_kwargs")
 	if !ok {
 		return nil, nil
 	}
-	var extra map[string]any
 	if crowded(raw, maxTemplateArgs) {
 		return nil, invalid("chat_template_kwargs", "chat_template_kwargs has more than %d values", maxTemplateArgs)
 	}
-	if json.Unmarshal(raw, &extra) != nil {
+	extra := jinja.NewDict()
+	if extra.UnmarshalJSON(raw) != nil {
 		return nil, invalid("chat_template_kwargs", "chat_template_kwargs must be an object")
 	}
-	for name := range extra {
+	for _, name := range extra.Names() {
 		if templateData[name] {
 			return nil, invalid("chat_template_kwargs", "chat_template_kwargs must not set %s", name)
 		}
@@ -162,7 +165,7 @@ func readMessages(f *fields, partsAsIs bool) ([]tokenizer.Message, error) {
 		if err := json.Unmarshal(one, &out[i]); err != nil || out[i] == nil {
 			return nil, invalid(fmt.Sprintf("messages[%d]", i), "messages[%d] must be an object", i)
 		}
-		if role, ok := out[i]["role"].(string); !ok || !slices.Contains(roles, role) {
+		if !slices.Contains(roles, field(out[i], "role")) {
 			return nil, invalid(fmt.Sprintf("messages[%d].role", i), "messages[%d].role must be one of %s", i,
 				strings.Join(roles, ", "))
 		}
@@ -175,53 +178,65 @@ func readMessages(f *fields, partsAsIs bool) ([]tokenizer.Message, error) {
 			}
 			return nil, err
 		}
-		out[i]["content"] = content
+		out[i].Set("content", content)
 	}
 	return out, nil
 }
 
+// field is an object's text of a name, empty if it has none.
+func field(o *jinja.Dict, name string) string {
+	v, _ := o.Get(name)
+	s, _ := v.(string)
+	return s
+}
+
 // readContent is a message's content as its template reads it: a string, or a list of text parts.
-func readContent(m tokenizer.Message, partsAsIs bool) (any, error) {
-	switch content := m["content"].(type) {
+func readContent(m tokenizer.Message, partsAsIs bool) (jinja.Value, error) {
+	content, _ := m.Get("content")
+	switch content := content.(type) {
 	case string:
 		return content, nil
-	case nil:
-		if m["role"] == "user" || m["role"] == "system" || m["role"] == "developer" {
+	case nil, jinja.None:
+		if slices.Contains([]string{"user", "system", "developer"}, field(m, "role")) {
 			return nil, invalid("", "only an assistant's or a tool's message may have none")
 		}
 		return "", nil
-	case []any:
-		texts := make([]string, len(content))
-		parts := make([]any, len(content))
-		for i, p := range content {
+	case *jinja.List:
+		texts := make([]string, len(content.Items()))
+		parts := make([]jinja.Value, len(texts))
+		for i, p := range content.Items() {
 			text, err := readPart(p, i)
 			if err != nil {
 				return nil, err
 			}
-			texts[i], parts[i] = text, map[string]any{"type": "text", "text": text}
+			part := jinja.NewDict()
+			part.Set("type", "text")
+			part.Set("text", text)
+			texts[i], parts[i] = text, part
 		}
 		if partsAsIs {
-			return parts, nil
+			return jinja.NewList(parts...), nil
 		}
 		return strings.Join(texts, "\n"), nil
 	}
 	return nil, invalid("", "want a string or a list of text parts")
 }
 
-func readPart(p any, i int) (string, error) {
+func readPart(p jinja.Value, i int) (string, error) {
 	if text, ok := p.(string); ok {
 		return text, nil
 	}
-	part, _ := p.(map[string]any)
-	kind, _ := part["type"].(string)
+	part, _ := p.(*jinja.Dict)
+	kind, name := field(part, "type"), "text"
 	switch kind {
-	case "text", "input_text", "output_text":
-		if text, ok := part["text"].(string); ok {
-			return text, nil
+	case "text", "input_text", "output_text", "refusal":
+		if kind == "refusal" {
+			name = kind
 		}
-	case "refusal":
-		if text, ok := part["refusal"].(string); ok {
-			return text, nil
+		if v, ok := part.Get(name); ok {
+			if text, ok := v.(string); ok {
+				return text, nil
+			}
 		}
 	case "":
 	default:

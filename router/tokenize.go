@@ -66,7 +66,7 @@ func (r *Router) tokenize(w http.ResponseWriter, req *http.Request) error {
 	text, ok := f.text("prompt")
 	beginning := f.boolean("add_special_tokens", true)
 	if _, chat := f.get("messages"); chat {
-		text, err = renderChat(f, k)
+		text, err = renderChat(f, k, r.cfg.Now())
 		beginning = true
 	} else if !ok {
 		err = invalid("prompt", "give a prompt or messages")

@@ -7,25 +7,27 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
-	"github.com/ardanlabs/jinja"
+	"github.com/berthd/berth/model/tokenizer/jinja"
 )
 
 //go:embed templates/*.jinja
 var builtin embed.FS
 
-// ErrTemplate says that a chat template cannot be read, or refused the messages; the text says why.
+// ErrTemplate says that a chat template cannot be read, or refused the messages; the text says why. It wraps a
+// *jinja.Error or a *jinja.LimitError.
 var ErrTemplate = errors.New("chat template")
 
 // Template renders chats. Its source comes from the operator: from the model file, a file of theirs, or the built-in
-// ones; never from a request, since the engine cannot be stopped once it renders.
+// ones. Whatever it says, a render ends and its memory is bounded (jinja.Limits).
 type Template struct {
 	compiled *jinja.Template
 	bos, eos string
 }
 
-// Message is one message of a chat: its JSON fields, "role" and "content" among them.
-type Message map[string]any
+// Message is one message of a chat: its JSON fields, "role" and "content" among them, in the order in which they came.
+type Message = *jinja.Dict
 
 // Builtin is the source of a built-in template.
 func Builtin(name string) (string, error) {
@@ -57,25 +59,30 @@ func NewTemplate(source, bos, eos string) (*Template, error) {
 }
 
 // Render gives the text of a chat, with the beginning of the answer's turn if asked for. Extra goes to the template
-// under its own names.
-func (t *Template) Render(messages []Message, answer bool, extra map[string]any) (text string, err error) {
-	defer func() {
+// under its own names; nil is none. Now is the time that the template is told if it asks. Nothing given is changed, and
+// any number of goroutines may render at once.
+func (t *Template) Render(messages []Message, answer bool, extra *jinja.Dict, now time.Time) (text string, err error) {
+	defer func() { // a fault of the interpreter costs one chat, not the process
 		if r := recover(); r != nil {
 			err = fmt.Errorf("%w: %v", ErrTemplate, r)
 		}
 	}()
-	list := make([]any, len(messages))
+	list := make([]jinja.Value, len(messages))
 	for i, m := range messages {
-		list[i] = map[string]any(m)
+		list[i] = m
 	}
-	data := map[string]any{
-		"tools": nil, "documents": nil, "messages": list, "add_generation_prompt": answer,
-		"bos_token": t.bos, "eos_token": t.eos,
+	vars := jinja.NewDict()
+	vars.Set("messages", jinja.NewList(list...))
+	vars.Set("tools", jinja.None{})
+	vars.Set("documents", jinja.None{})
+	vars.Set("add_generation_prompt", answer)
+	vars.Set("bos_token", t.bos)
+	vars.Set("eos_token", t.eos)
+	for _, name := range extra.Names() {
+		v, _ := extra.Get(name)
+		vars.Set(name, v)
 	}
-	for k, v := range extra {
-		data[k] = v
-	}
-	text, err = t.compiled.Render(data)
+	text, err = t.compiled.Render(vars, now, jinja.Limits{})
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrTemplate, err)
 	}

@@ -1,28 +1,34 @@
 package tokenizer_test
 
 import (
+	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/berthd/berth/model/tokenizer"
+	"github.com/berthd/berth/model/tokenizer/jinja"
 )
 
 // chats are jinja2's renderings of templates over message lists.
 type chats struct {
+	Now     string            `json:"now"`
 	Special map[string]string `json:"special"`
 	Lists   []struct {
 		Name     string              `json:"name"`
 		Messages []tokenizer.Message `json:"messages"`
-		Extra    map[string]any      `json:"kwargs"`
+		Extra    *jinja.Dict         `json:"kwargs"`
 	} `json:"lists"`
 	Cases []struct {
 		Template string  `json:"template"`
 		List     string  `json:"list"`
 		Answer   bool    `json:"add_generation_prompt"`
 		Out      *string `json:"out"`
-		Error    any     `json:"error"`
+		Error    string  `json:"error"`
+		Message  string  `json:"message"`
 	} `json:"cases"`
 }
 
@@ -47,40 +53,46 @@ func (c *chats) render(source, list string, answer bool) (text string, err error
 	}
 	for _, l := range c.Lists {
 		if l.Name == list {
-			return tmpl.Render(l.Messages, answer, l.Extra)
+			now, err := time.Parse("2006-01-02T15:04:05", c.Now)
+			if err != nil {
+				return "", err
+			}
+			return tmpl.Render(l.Messages, answer, l.Extra, now)
 		}
 	}
 	return "", os.ErrNotExist
 }
 
-// TestGoldenChats renders every template over every list. Dates differ, tool definitions lose the order of their keys,
-// and the library prints undefined attributes where jinja2 fails (docs/adr/0004); the bars are what holds.
+// TestGoldenChats renders every template over every list: the text is jinja2's, or the refusal is, of the same kind and,
+// where the template itself wrote it, in the same words.
 func TestGoldenChats(t *testing.T) {
 	dir := thirdParty(t)
 	var c chats
 	readJSON(t, filepath.Join(dir, "chat.json"), &c)
-	right, wrong, refused, accepted := 0, 0, 0, 0
+	texts, refusals := 0, 0
 	for _, k := range c.Cases {
 		source, err := os.ReadFile(filepath.Join(dir, "templates", k.Template+".jinja"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		text, err := c.render(string(source), k.List, k.Answer)
+		var e *jinja.Error
 		switch {
-		case k.Out == nil && err != nil:
-			refused++
-		case k.Out == nil:
-			accepted++
-		case err == nil && text == *k.Out:
-			right++
+		case k.Out != nil && err == nil && text == *k.Out:
+			texts++
+		case k.Out == nil && errors.As(err, &e) && kinds[e.Kind] == k.Error && (e.Kind != jinja.Raised || e.Message == k.Message):
+			refusals++
 		default:
-			wrong++
+			t.Errorf("%s, %s: %v\n%q, want %s %s", k.Template, k.List, err, text, k.Error, k.Message)
 		}
 	}
-	t.Logf("%d of %d texts right; %d of %d refusals made", right, right+wrong, refused, refused+accepted)
-	if right < rightTexts || refused < rightRefusals {
-		t.Errorf("fewer than %d texts or %d refusals", rightTexts, rightRefusals)
-	}
+	t.Logf("%d texts and %d refusals of %d", texts, refusals, len(c.Cases))
+}
+
+// kinds are the names of errors in the golden data.
+var kinds = map[jinja.Kind]string{
+	jinja.Syntax: "syntax", jinja.Undefined: "undefined", jinja.Runtime: "runtime", jinja.Security: "security",
+	jinja.Raised: "raise_exception",
 }
 
 // TestBuiltinGemma holds the built-in to jinja2's rendering of a template of the same family, for chats of text.
@@ -115,19 +127,19 @@ func TestTemplateRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	user := tokenizer.Message{"role": "user", "content": "hi"}
-	for what, list := range map[string][]tokenizer.Message{
-		"two user turns":     {user, user},
-		"an answer first":    {{"role": "assistant", "content": "hi"}},
-		"late instructions":  {user, {"role": "assistant", "content": "a"}, {"role": "system", "content": "b"}},
-		"an image":           {{"role": "user", "content": []any{map[string]any{"type": "image_url"}}}},
-		"a role that is odd": {{"role": "tool", "content": "x"}},
+	const user = `{"role": "user", "content": "hi"}`
+	for what, list := range map[string]string{
+		"two user turns":     user + "," + user,
+		"an answer first":    `{"role": "assistant", "content": "hi"}`,
+		"late instructions":  user + `, {"role": "assistant", "content": "a"}, {"role": "system", "content": "b"}`,
+		"an image":           `{"role": "user", "content": [{"type": "image_url"}]}`,
+		"a role that is odd": `{"role": "tool", "content": "x"}`,
 	} {
-		if text, err := tmpl.Render(list, true, nil); err == nil {
-			t.Errorf("%s: rendered %q", what, text)
+		if text, err := tmpl.Render(messages(t, list), true, nil, time.Time{}); !errors.Is(err, tokenizer.ErrTemplate) {
+			t.Errorf("%s: %v, rendered %q", what, err, text)
 		}
 	}
-	text, err := tmpl.Render([]tokenizer.Message{{"role": "system", "content": "Be brief."}, user}, true, nil)
+	text, err := tmpl.Render(messages(t, `{"role": "system", "content": "Be brief."},`+user), true, nil, time.Time{})
 	if want := "<bos><start_of_turn>user\nBe brief.\n\nhi<end_of_turn>\n<start_of_turn>model\n"; err != nil || text != want {
 		t.Errorf("%v: %q, want %q", err, text, want)
 	}
@@ -136,5 +148,27 @@ func TestTemplateRefuses(t *testing.T) {
 	}
 }
 
-// The bars of TestGoldenChats: most of what is missing are dates, since the golden clock is frozen, and tool definitions.
-const rightTexts, rightRefusals = 180, 28
+// messages are those of a chat, from JSON with commas between them.
+func messages(t *testing.T, list string) (out []tokenizer.Message) {
+	t.Helper()
+	if err := json.Unmarshal([]byte("["+list+"]"), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestTemplateKeepsOrder renders tools and arguments: their keys stay as they came.
+func TestTemplateKeepsOrder(t *testing.T) {
+	tmpl, err := tokenizer.NewTemplate("{{ tools | tojson }}{{ messages[0].args }}", "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	extra := jinja.NewDict()
+	if err := extra.UnmarshalJSON([]byte(`{"tools": [{"z": 1, "a": {"y": 2, "b": 1.0}}]}`)); err != nil {
+		t.Fatal(err)
+	}
+	text, err := tmpl.Render(messages(t, `{"args": {"q": null, "c": true}}`), false, extra, time.Time{})
+	if want := `[{"z": 1, "a": {"y": 2, "b": 1.0}}]{'q': None, 'c': True}`; err != nil || text != want {
+		t.Errorf("%v: %q, want %q", err, text, want)
+	}
+}

@@ -349,6 +349,9 @@ func pick(items []Value, arg Value) Value {
 // numberAttribute are the attributes that numbers have.
 func numberAttribute(v Value, name string) Value {
 	_, isFloat := v.(float64)
+	if n, ok := whole(v); ok {
+		v = n
+	}
 	switch {
 	case name == "real":
 		return v

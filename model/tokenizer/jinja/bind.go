@@ -307,6 +307,7 @@ func (b *binder) expr(s *scope, e expr) (err error) {
 		l := s.find(e.name)
 		l.used = true
 		e.at = s.ref(l)
+		s.special(e.name)
 	case *filtered:
 		if e.with = filters[e.name]; e.with == nil {
 			err = b.missing("filter", e.name, e.line)
@@ -326,6 +327,18 @@ func (b *binder) expr(s *scope, e expr) (err error) {
 		}
 	})
 	return err
+}
+
+// special notes that a routine takes what its special names stand for, as all around it do that could.
+func (s *scope) special(name string) {
+	if name != "caller" && name != "kwargs" && name != "varargs" {
+		return
+	}
+	for ; s != nil; s = s.up {
+		if l := s.names[name]; l != nil {
+			l.used = true
+		}
+	}
 }
 
 func (b *binder) missing(what, name string, line int) error {

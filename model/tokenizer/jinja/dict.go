@@ -1,6 +1,7 @@
 package jinja
 
 import (
+	"fmt"
 	"math"
 	"math/big"
 	"strconv"
@@ -130,7 +131,10 @@ func simpleKey(v Value) key {
 	case *undefined:
 		return key{kind: 'u'}
 	}
-	return key{}
+	if s, ok := v.(*span); ok {
+		return key{kind: 'r', s: fmt.Sprint(s.n, s.at(0), s.at(1)), n: s.n}
+	}
+	return key{kind: 'p', s: fmt.Sprintf("%p", v)} // it is itself alone
 }
 
 func floatKey(f float64) key {
@@ -152,11 +156,7 @@ func (r *run) hash(v Value) (key, error) {
 	case *Tuple:
 		return r.hashTuple(v)
 	}
-	k := simpleKey(v)
-	if k.kind == 0 {
-		return k, typeError("'%s' cannot be a key here", typeName(v))
-	}
-	return k, nil
+	return simpleKey(v), nil
 }
 
 // hashTuple writes the keys of a tuple's elements one after another, each with its length.

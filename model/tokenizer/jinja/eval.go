@@ -1,5 +1,7 @@
 package jinja
 
+import "fmt"
+
 // eval evaluates an expression, one level deeper.
 func (r *run) eval(e expr) (Value, error) {
 	switch e := e.(type) {
@@ -121,7 +123,7 @@ func (e *choice) eval(r *run) (Value, error) {
 	case e.no != nil:
 		return r.eval(e.no)
 	}
-	return &undefined{hint: "the inline if-expression evaluated to false and no else section was defined."}, nil
+	return &undefined{hint: fmt.Sprintf("the inline if-expression on line %d evaluated to false and no else section was defined.", e.line)}, nil
 }
 
 func (e *joined) eval(r *run) (Value, error) {

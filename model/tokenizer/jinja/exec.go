@@ -189,10 +189,14 @@ func (s *filterBlock) exec(r *run) (how flow, err error) {
 	if err != nil {
 		return onward, err
 	}
-	if text, err = r.str(v); err != nil {
-		return onward, err
+	out, ok := v.(string)
+	if m, is := v.(Markup); is {
+		out, ok = string(m), true
 	}
-	return onward, r.write(text)
+	if !ok {
+		return onward, typeError("the filters of a block gave %s instead of str", typeName(v))
+	}
+	return onward, r.write(out)
 }
 
 func (s *with) exec(r *run) (flow, error) {

@@ -215,16 +215,11 @@ func (r *run) indentation(v Value) (string, error) {
 
 // filterTruncate cuts a text at a space, or anywhere if words may be cut.
 func filterTruncate(r *run, v Value, a []Value) (Value, error) {
-	s, ok := text(v)
-	if !ok {
-		n, has := size(v)
-		if u, is := v.(*undefined); is && has && n == 0 {
-			return u, nil
-		}
-		return nil, typeError("object of type '%s' cannot be truncated", typeName(v))
+	n, err := filterLength(r, v, nil)
+	if err != nil {
+		return nil, err
 	}
 	length, leeway := 255, 5
-	var err error
 	if a[0] != nil {
 		if length, err = index(a[0]); err != nil {
 			return nil, err
@@ -243,8 +238,12 @@ func filterTruncate(r *run, v Value, a []Value) (Value, error) {
 	if room < 0 || leeway < 0 {
 		return nil, failure("AssertionError", "expected length >= %d, got %d", utf8.RuneCountInString(end), length)
 	}
-	if utf8.RuneCountInString(s) <= length+leeway {
-		return v, r.step(len(s) >> 4)
+	if n.(int64) <= int64(length)+int64(leeway) {
+		return v, nil
+	}
+	s, ok := text(v)
+	if !ok {
+		return nil, typeError("'%s' object cannot be truncated", typeName(v))
 	}
 	short := cut(s, room)
 	if a[1] == nil || !truth(a[1]) {

@@ -120,14 +120,16 @@ func filterReverse(r *run, v Value, _ []Value) (Value, error) {
 	return &List{items}, r.elements(len(items))
 }
 
-func filterItems(r *run, v Value, _ []Value) (Value, error) {
-	switch v := v.(type) {
-	case *undefined:
-		return &generator{name: "generator", pull: (&sequence{}).next}, nil
-	case *Dict:
-		return &generator{name: "generator", pull: (&viewer{of: &view{v, "items"}}).next}, nil
-	}
-	return nil, typeError("Can only get item pairs from a mapping.")
+func filterItems(_ *run, v Value, _ []Value) (Value, error) {
+	return lazily(func(*run) (step, error) {
+		switch v := v.(type) {
+		case *undefined:
+			return nothing, nil
+		case *Dict:
+			return (&viewer{of: &view{v, "items"}}).next, nil
+		}
+		return nil, typeError("Can only get item pairs from a mapping.")
+	}), nil
 }
 
 func filterJoin(r *run, v Value, a []Value) (Value, error) {
@@ -202,78 +204,87 @@ func filterSum(r *run, v Value, a []Value) (Value, error) {
 }
 
 // filterBatch cuts a list into lists of so many.
-func filterBatch(r *run, v Value, a []Value) (Value, error) {
-	n, err := index(a[0])
-	if err != nil {
-		return nil, err
-	}
-	it, err := r.iterate(v)
-	if err != nil {
-		return nil, err
-	}
-	var held []Value
-	pull := func(r *run) (Value, bool, error) {
-		items := held
-		held = nil
-		for {
-			item, ok, err := it.next(r)
-			if err != nil {
-				return nil, false, err
-			}
-			if !ok {
-				break
-			}
-			if len(items) == n {
-				held = []Value{item}
-				return &List{items}, true, r.elements(len(items))
-			}
-			items = append(items, item)
+func filterBatch(_ *run, v Value, a []Value) (Value, error) {
+	return lazily(func(r *run) (step, error) {
+		it, err := r.iterate(v)
+		var held []Value
+		return func(r *run) (Value, bool, error) { return nextBatch(r, it, &held, a) }, err
+	}), nil
+}
+
+// nextBatch takes a batch; held is the item that was one too many for the last.
+func nextBatch(r *run, it iterator, held *[]Value, a []Value) (Value, bool, error) {
+	items := *held
+	*held = nil
+	for {
+		item, ok, err := it.next(r)
+		if err != nil {
+			return nil, false, err
 		}
-		if len(items) == 0 {
-			return nil, false, nil
+		if !ok {
+			break
 		}
-		if lack := n - len(items); lack > 0 && a[1] != nil && a[1] != (None{}) {
-			more, err := r.repeatItems([]Value{a[1]}, lack)
-			if err != nil {
-				return nil, false, err
-			}
-			items = append(items, more...)
+		full, err := r.equal(int64(len(items)), a[0])
+		if err != nil {
+			return nil, false, err
 		}
-		return &List{items}, true, r.elements(len(items))
+		if full {
+			*held = []Value{item}
+			return &List{items}, true, nil
+		}
+		if err := r.elements(2); err != nil {
+			return nil, false, err
+		}
+		items = append(items, item)
 	}
-	return &generator{name: "generator", pull: pull}, nil
+	if len(items) == 0 {
+		return nil, false, nil
+	}
+	if a[1] != nil && a[1] != (None{}) {
+		n, err := index(a[0])
+		if err != nil {
+			return nil, false, err
+		}
+		more, err := r.repeatItems([]Value{a[1]}, max(0, n-len(items)))
+		if err != nil {
+			return nil, false, err
+		}
+		items = append(items, more...)
+	}
+	return &List{items}, true, nil
 }
 
 // filterSlice cuts a list into so many lists of about one length.
-func filterSlice(r *run, v Value, a []Value) (Value, error) {
-	n, err := index(a[0])
-	if err != nil {
-		return nil, err
-	}
-	items, err := r.list(v)
-	if err != nil {
-		return nil, err
-	}
-	if n == 0 {
-		return nil, failure("ZeroDivisionError", "integer division or modulo by zero")
-	}
-	at, from := 0, 0
-	pull := func(r *run) (Value, bool, error) {
-		if at >= n {
-			return nil, false, nil
+func filterSlice(_ *run, v Value, a []Value) (Value, error) {
+	return lazily(func(r *run) (step, error) {
+		items, err := r.list(v)
+		if err != nil {
+			return nil, err
 		}
-		to := from + len(items)/n
-		if at < len(items)%n {
-			to++
+		n, err := index(a[0])
+		if err != nil {
+			return nil, err
 		}
-		part := items[from:to:to]
-		if at >= len(items)%n && a[1] != nil && a[1] != (None{}) {
-			part = append(part, a[1])
+		if n == 0 {
+			return nil, failure("ZeroDivisionError", "integer division or modulo by zero")
 		}
-		at, from = at+1, to
-		return &List{part}, true, r.elements(len(part))
-	}
-	return &generator{name: "generator", pull: pull}, nil
+		at, from := 0, 0
+		return func(r *run) (Value, bool, error) {
+			if at >= n {
+				return nil, false, nil
+			}
+			to := from + len(items)/n
+			if at < len(items)%n {
+				to++
+			}
+			part := items[from:to:to]
+			if at >= len(items)%n && a[1] != nil && a[1] != (None{}) {
+				part = append(part, a[1])
+			}
+			at, from = at+1, to
+			return &List{part}, true, r.elements(len(part) + 1)
+		}, nil
+	}), nil
 }
 
 // getter reads an attribute of values, by a path with dots or by a number; nil is the value itself. Text is made small

@@ -162,9 +162,6 @@ func filterRound(r *run, v Value, a []Value) (Value, error) {
 		return nil, failure("FilterArgumentError", "method must be common, ceil or floor")
 	}
 	if !isNumber(v) {
-		if u, ok := v.(*undefined); ok {
-			return nil, u.fail()
-		}
 		return nil, typeError("type %s doesn't define __round__ method", typeName(v))
 	}
 	if how == "common" {
@@ -243,11 +240,14 @@ func (r *run) roundInt(v Value, precision int) (Value, error) {
 }
 
 func filterFileSize(r *run, v Value, a []Value) (Value, error) {
-	got, err := filterFloat(r, v, []Value{nil})
+	got, err := filterFloat(r, v, []Value{None{}})
 	if err != nil {
 		return nil, err
 	}
-	size := got.(float64)
+	size, ok := got.(float64)
+	if !ok {
+		return nil, valueError("could not convert to float: %s", brief(v))
+	}
 	base, unit := 1000.0, "B"
 	if a[0] != nil && truth(a[0]) {
 		base, unit = 1024, "iB"
@@ -256,7 +256,7 @@ func filterFileSize(r *run, v Value, a []Value) (Value, error) {
 	case size == 1:
 		return "1 Byte", nil
 	case size < base:
-		return strconv.FormatFloat(math.Trunc(size), 'f', 0, 64) + " Bytes", nil
+		return strconv.FormatInt(int64(size), 10) + " Bytes", nil
 	}
 	letters := "kMGTPEZY"
 	if unit == "iB" {

@@ -7,6 +7,10 @@ type keyed struct{ key, item Value }
 
 // sorted orders items by a key, those of one rank as they stood.
 func (r *run) sorted(items []Value, get func(Value) (Value, error), reverse bool) ([]keyed, error) {
+	return r.sortedBy(items, get, reverse, func(a, b Value) (int, error) { return r.order("<", a, b) })
+}
+
+func (r *run) sortedBy(items []Value, get func(Value) (Value, error), reverse bool, order func(a, b Value) (int, error)) ([]keyed, error) {
 	if err := r.elements(3 * len(items)); err != nil {
 		return nil, err
 	}
@@ -30,7 +34,7 @@ func (r *run) sorted(items []Value, get func(Value) (Value, error), reverse bool
 			a, b = b, a
 		}
 		var c int
-		if c, failed = r.order("<", a.key, b.key); c == 2 {
+		if c, failed = order(a.key, b.key); c == 2 {
 			return 0
 		}
 		return c
@@ -57,7 +61,12 @@ func filterSort(r *run, v Value, a []Value) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	pairs, err := r.sorted(items, get, flag(a[0]))
+	pairs, err := r.sortedBy(items, get, flag(a[0]), func(a, b Value) (int, error) {
+		if same, err := r.equal(a, b); same || err != nil { // so that what has no order may stand beside its like
+			return 0, err
+		}
+		return r.order("<", a, b)
+	})
 	return values(pairs), err
 }
 
@@ -184,36 +193,38 @@ func (r *run) extreme(v Value, a []Value, way int) (Value, error) {
 	return best, nil
 }
 
-func filterUnique(r *run, v Value, a []Value) (Value, error) {
-	get, err := r.getter(a[1], !flag(a[0]), nil)
-	if err != nil {
-		return nil, err
-	}
-	it, err := r.iterate(v)
-	if err != nil {
-		return nil, err
-	}
-	seen := map[key]bool{}
-	return &generator{name: "generator", pull: func(r *run) (Value, bool, error) {
-		for {
-			item, ok, err := it.next(r)
-			if err != nil || !ok {
-				return nil, false, err
-			}
-			k, err := get(item)
-			if err != nil {
-				return nil, false, err
-			}
-			h, err := r.hash(k)
-			if err != nil {
-				return nil, false, err
-			}
-			if !seen[h] {
-				seen[h] = true
-				return item, true, r.build(64)
-			}
+func filterUnique(_ *run, v Value, a []Value) (Value, error) {
+	return lazily(func(r *run) (step, error) {
+		get, err := r.getter(a[1], !flag(a[0]), nil)
+		if err != nil {
+			return nil, err
 		}
-	}}, nil
+		it, err := r.iterate(v)
+		seen := map[key]bool{}
+		return func(r *run) (Value, bool, error) { return nextNew(r, it, get, seen) }, err
+	}), nil
+}
+
+// nextNew takes the next item whose key was not seen yet.
+func nextNew(r *run, it iterator, get func(Value) (Value, error), seen map[key]bool) (Value, bool, error) {
+	for {
+		item, ok, err := it.next(r)
+		if err != nil || !ok {
+			return nil, false, err
+		}
+		k, err := get(item)
+		if err != nil {
+			return nil, false, err
+		}
+		h, err := r.hash(k)
+		if err != nil {
+			return nil, false, err
+		}
+		if !seen[h] {
+			seen[h] = true
+			return item, true, r.build(64)
+		}
+	}
 }
 
 // filterGroupBy gives lists of the items with one value of an attribute, in the order of that.

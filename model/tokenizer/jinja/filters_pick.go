@@ -1,26 +1,44 @@
 package jinja
 
-// filterMap gives an attribute of each item, or what a filter makes of it.
-func filterMap(r *run, v Value, a *args) (Value, error) {
-	if !truth(v) {
-		return &generator{name: "generator", pull: (&sequence{}).next}, nil
-	}
-	it, err := r.iterate(v)
-	if err != nil {
-		return nil, err
-	}
-	change, err := r.mapping(a)
-	if err != nil {
-		return nil, err
-	}
+// step gives the next value of a generator.
+type step func(r *run) (Value, bool, error)
+
+// lazily is a generator that does nothing, not even look at what it is over, before its first value is wanted.
+func lazily(begin func(r *run) (step, error)) *generator {
+	var pull step
 	return &generator{name: "generator", pull: func(r *run) (Value, bool, error) {
-		item, ok, err := it.next(r)
-		if err != nil || !ok {
-			return nil, false, err
+		if pull == nil {
+			var err error
+			if pull, err = begin(r); err != nil {
+				return nil, false, err
+			}
 		}
-		out, err := change(item)
-		return out, err == nil, err
-	}}, nil
+		return pull(r)
+	}}
+}
+
+func nothing(*run) (Value, bool, error) { return nil, false, nil }
+
+// filterMap gives an attribute of each item, or what a filter makes of it.
+func filterMap(_ *run, v Value, a *args) (Value, error) {
+	return lazily(func(r *run) (step, error) {
+		if !truth(v) {
+			return nothing, nil
+		}
+		change, err := r.mapping(a)
+		if err != nil {
+			return nil, err
+		}
+		it, err := r.iterate(v)
+		return func(r *run) (Value, bool, error) {
+			item, ok, err := it.next(r)
+			if err != nil || !ok {
+				return nil, false, err
+			}
+			out, err := change(item)
+			return out, err == nil, err
+		}, err
+	}), nil
 }
 
 func (r *run) mapping(a *args) (func(Value) (Value, error), error) {
@@ -64,33 +82,34 @@ func named(table map[string]*method, v Value, what string) (string, *method, err
 // picking is a filter that gives the items for which a test holds, or does not; byAttr says that the test is of an
 // attribute, which comes first.
 func picking(want, byAttr bool) func(r *run, v Value, a *args) (Value, error) {
-	return func(r *run, v Value, a *args) (Value, error) {
-		if !truth(v) {
-			return &generator{name: "generator", pull: (&sequence{}).next}, nil
-		}
-		it, err := r.iterate(v)
-		if err != nil {
-			return nil, err
-		}
-		holds, err := r.condition(a, byAttr)
-		if err != nil {
-			return nil, err
-		}
-		return &generator{name: "generator", pull: func(r *run) (Value, bool, error) {
-			for {
-				item, ok, err := it.next(r)
-				if err != nil || !ok {
-					return nil, false, err
-				}
-				held, err := holds(item)
-				if err != nil {
-					return nil, false, err
-				}
-				if held == want {
-					return item, true, nil
-				}
+	return func(_ *run, v Value, a *args) (Value, error) {
+		return lazily(func(r *run) (step, error) {
+			if !truth(v) {
+				return nothing, nil
 			}
-		}}, nil
+			holds, err := r.condition(a, byAttr)
+			if err != nil {
+				return nil, err
+			}
+			it, err := r.iterate(v)
+			return func(r *run) (Value, bool, error) { return pickNext(r, it, holds, want) }, err
+		}), nil
+	}
+}
+
+func pickNext(r *run, it iterator, holds func(Value) (bool, error), want bool) (Value, bool, error) {
+	for {
+		item, ok, err := it.next(r)
+		if err != nil || !ok {
+			return nil, false, err
+		}
+		held, err := holds(item)
+		if err != nil {
+			return nil, false, err
+		}
+		if held == want {
+			return item, true, nil
+		}
 	}
 }
 

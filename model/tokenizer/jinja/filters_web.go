@@ -38,6 +38,9 @@ func between(s, from, to string) string {
 }
 
 func filterXMLAttr(r *run, v Value, a []Value) (Value, error) {
+	if u, is := v.(*undefined); is {
+		return nil, u.fail()
+	}
 	d, ok := v.(*Dict)
 	if !ok {
 		return nil, typeError("'%s' object has no attribute 'items'", typeName(v))

@@ -73,6 +73,10 @@ var strMethods = map[string]*method{
 	"isprintable":  asked(func(s string) bool { return strings.IndexFunc(s, func(c rune) bool { return !unicode.IsPrint(c) }) < 0 }),
 	"isascii":      asked(ascii),
 	"isidentifier": asked(isIdentifier), "istitle": asked(isTitle), "islower": asked(isLower), "isupper": asked(isUpper),
+	"translate": takes("table", 1, strTranslate),
+	"encode": takes("encoding errors", 0, func(*run, Value, []Value) (Value, error) {
+		return nil, typeError("bytes are not supported")
+	}),
 	"format":     {raw: strFormat},
 	"format_map": takes("mapping", 1, strFormatMap),
 }

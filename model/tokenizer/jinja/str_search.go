@@ -356,3 +356,32 @@ func strJoin(r *run, self Value, a []Value) (Value, error) {
 	out, err := p.done()
 	return like(self, out), err
 }
+
+// strTranslate replaces characters by what a table has for their numbers: a text, another number, or nothing.
+func strTranslate(r *run, self Value, a []Value) (Value, error) {
+	s, _ := text(self)
+	p := &printer{r: r}
+	for _, c := range s {
+		v, err := r.element(a[0], int64(c))
+		if err != nil {
+			return nil, err
+		}
+		n, isNumber := whole(v)
+		by, isText := text(v)
+		switch {
+		case v == nil:
+			p.add(string(c))
+		case isText:
+			p.add(by)
+		case isNumber && n >= 0 && n <= utf8.MaxRune:
+			p.add(string(rune(n)))
+		case v != Value(None{}):
+			return nil, typeError("character mapping must return integer, None or str")
+		}
+		if p.err != nil {
+			return nil, p.err
+		}
+	}
+	out, err := p.done()
+	return like(self, out), err
+}

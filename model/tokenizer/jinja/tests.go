@@ -22,8 +22,8 @@ var tests = map[string]*method{
 	"divisibleby": takes("num", 1, func(r *run, v Value, a []Value) (Value, error) { return r.rest(v, a[0], int64(0)) }),
 	"defined":     says(func(v Value) bool { return !isUndefined(v) }),
 	"undefined":   says(isUndefined),
-	"filter":      takes("", 0, func(r *run, v Value, _ []Value) (Value, error) { return has(r.filters, v) }),
-	"test":        takes("", 0, func(r *run, v Value, _ []Value) (Value, error) { return has(r.tests, v) }),
+	"filter":      takes("", 0, func(r *run, v Value, _ []Value) (Value, error) { return r.has(r.filters, v) }),
+	"test":        takes("", 0, func(r *run, v Value, _ []Value) (Value, error) { return r.has(r.tests, v) }),
 	"none":        says(func(v Value) bool { return v == Value(None{}) }),
 	"boolean":     says(func(v Value) bool { _, ok := v.(bool); return ok }),
 	"true":        says(func(v Value) bool { return v == Value(true) }),
@@ -62,9 +62,9 @@ func (r *run) rest(v, by, want Value) (Value, error) {
 	return held, err
 }
 
-func has(table map[string]*method, v Value) (Value, error) {
-	name, ok := v.(string)
-	return ok && table[name] != nil, nil
+func (r *run) has(table map[string]*method, v Value) (Value, error) {
+	k, err := r.hash(v)
+	return k.kind == 's' && table[k.s] != nil, err
 }
 
 func isInteger(v Value) bool {
