@@ -34,7 +34,7 @@ golangci: ## the wider set of linters (builds golangci-lint once)
 	$(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run
 
 gen: ## regenerate protobuf code
-	$(GO) run ./tools/protogen . . api/ledger/v1/ledger.proto api/worker/v1/worker.proto -- protoc-gen-go:paths=source_relative protoc-gen-go-grpc:paths=source_relative
+	$(GO) run ./tools/protogen . . api/ledger/v1/ledger.proto api/ledger/v1/replica.proto api/worker/v1/worker.proto -- protoc-gen-go:paths=source_relative protoc-gen-go-grpc:paths=source_relative
 
 gen-check: gen ## generated code is what its sources give
 	git diff --exit-code --stat -- '*.pb.go'

@@ -12,7 +12,7 @@ import (
 // benchmarkReserve reserves through Session.Do. Nothing is given back, so the worker is large.
 func benchmarkReserve(b *testing.B, proposers int) {
 	n := open(b, Config{Dir: b.TempDir()})
-	s, err := n.OpenSession(b.Context(), "r1", 30*time.Second)
+	s, err := n.OpenSession("r1", 30*time.Second)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,15 +1,19 @@
 package consensus
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/raft"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 // network is between the nodes of a bubble: every message takes its time, some are lost, links can be cut one way.
@@ -38,8 +42,8 @@ func (n *network) isolate(node raft.ServerAddress, to, from bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.cut = map[[2]raft.ServerAddress]bool{}
-	for i := range 3 {
-		other := raft.ServerAddress(fmt.Sprintf("n%d", i))
+	for i := range 5 {
+		other := addressOf(i)
 		n.cut[[2]raft.ServerAddress{other, node}] = to
 		n.cut[[2]raft.ServerAddress{node, other}] = from
 	}
@@ -86,46 +90,188 @@ func (w *wire) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, a *raft.
 	return w.both(to, func() error { return w.InmemTransport.InstallSnapshot(id, to, a, r, data) })
 }
 
+// addressOf is where node i is, for raft and for gRPC.
+func addressOf(i int) raft.ServerAddress { return raft.ServerAddress(fmt.Sprintf("n%d/n%d", i, i)) }
+
 // bubble is a cluster in memory and virtual time.
 type bubble struct {
-	net   *network
-	nodes []*Node
+	net     *network
+	config  Config
+	boxes   []*box
+	nodes   []*Node // of the boxes that run
+	mu      sync.Mutex
+	servers map[string]*pipes // by name, of the boxes that run
+}
+
+// box is what a node is put into: it outlives the node.
+type box struct {
+	self      Peer
+	founders  []Peer
+	store     *raft.InmemStore
+	snapshots *raft.InmemSnapshotStore
+	end       *raft.InmemTransport // of the node that runs, or ran last
+	node      *Node                // nil while none runs
+	rpc       *grpc.Server
+	served    sync.WaitGroup
 }
 
 func newBubble(t *testing.T, size int, seed uint64) *bubble {
-	b := &bubble{net: &network{rng: rand.New(rand.NewPCG(seed, 1))}}
-	var servers []raft.Server
-	var ends []*raft.InmemTransport
-	for i := range size {
-		id := fmt.Sprintf("n%d", i)
-		_, end := raft.NewInmemTransport(raft.ServerAddress(id))
-		ends = append(ends, end)
-		servers = append(servers, raft.Server{ID: raft.ServerID(id), Address: raft.ServerAddress(id)})
-	}
-	for i, end := range ends {
-		for _, other := range ends {
-			if end != other {
-				end.Connect(other.LocalAddr(), other)
-			}
-		}
-		store := raft.NewInmemStore()
-		n, err := start(Config{ID: string(servers[i].ID)}.withDefaults(), &seat{
-			log: store, stable: store, snapshots: raft.NewInmemSnapshotStore(),
-			transport: &wire{end, b.net}, founders: servers, close: end.Close,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.nodes = append(b.nodes, n)
+	b := emptyBubble(size, seed)
+	for i := range b.boxes {
+		b.start(t, i)
 	}
 	return b
 }
 
-// leader waits for a node that is ready and is not the one given.
+func emptyBubble(size int, seed uint64) *bubble {
+	b := &bubble{net: &network{rng: rand.New(rand.NewPCG(seed, 1))}, servers: map[string]*pipes{}}
+	var founders []Peer
+	for i := range size {
+		founders = append(founders, peerAt(fmt.Sprintf("n%d", i), addressOf(i)))
+	}
+	for range size {
+		b.box(founders)
+	}
+	return b
+}
+
+// box adds a box, with the founders that its node will be told.
+func (b *bubble) box(founders []Peer) int {
+	i := len(b.boxes)
+	x := &box{self: peerAt(fmt.Sprintf("n%d", i), addressOf(i)), founders: founders}
+	b.boxes = append(b.boxes, x)
+	b.wipe(i)
+	return i
+}
+
+// wipe empties a box's disk.
+func (b *bubble) wipe(i int) {
+	b.boxes[i].store, b.boxes[i].snapshots = raft.NewInmemStore(), raft.NewInmemSnapshotStore()
+}
+
+// start runs a node on what the box's disk has.
+func (b *bubble) start(t *testing.T, i int) *Node {
+	x := b.boxes[i]
+	c := b.config
+	c.ID, c.Peers = x.self.ID, x.founders
+	_, x.end = raft.NewInmemTransport(x.self.address())
+	for _, other := range b.boxes {
+		if other != x && other.end != nil {
+			x.end.Connect(other.self.address(), other.end)
+			other.end.Connect(x.self.address(), x.end)
+		}
+	}
+	end := x.end
+	n, err := start(c.withDefaults(), &seat{
+		log: x.store, stable: x.store, snapshots: x.snapshots, self: x.self, founders: x.founders,
+		listen: func() raft.Transport { return &wire{end, b.net} }, close: end.Close,
+		dial: func(to string) (*grpc.ClientConn, error) { return b.dial(x.self.RPC, to) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.node, x.rpc = n, grpc.NewServer()
+	n.RegisterRPC(x.rpc)
+	l := &pipes{accepts: make(chan net.Conn), closed: make(chan struct{})}
+	b.mu.Lock()
+	b.servers[x.self.RPC] = l
+	b.mu.Unlock()
+	x.served.Go(func() { _ = x.rpc.Serve(l) })
+	b.running()
+	return n
+}
+
+// stop ends a box's node.
+func (b *bubble) stop(t *testing.T, i int) {
+	x := b.boxes[i]
+	if x.node == nil {
+		return
+	}
+	if err := x.node.Close(); err != nil {
+		t.Error(err)
+	}
+	x.rpc.Stop()
+	x.served.Wait()
+	x.node = nil
+	b.running()
+}
+
+func (b *bubble) running() {
+	b.nodes = nil
+	for _, x := range b.boxes {
+		if x.node != nil {
+			b.nodes = append(b.nodes, x.node)
+		}
+	}
+}
+
+func (b *bubble) dial(from, to string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///"+to, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			b.mu.Lock()
+			l := b.servers[to]
+			b.mu.Unlock()
+			if l == nil {
+				return nil, errors.New("nobody listens")
+			}
+			ends := [2]raft.ServerAddress{raft.ServerAddress(from + "/" + from), raft.ServerAddress(to + "/" + to)}
+			if err := b.net.hop(ends[0], ends[1]); err != nil {
+				return nil, err
+			}
+			mine, theirs := net.Pipe()
+			select {
+			case l.accepts <- &piped{theirs, b.net, ends[1], ends[0]}:
+				return &piped{mine, b.net, ends[0], ends[1]}, nil
+			case <-l.closed:
+				return nil, errors.New("nobody listens")
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}))
+}
+
+// pipes is a listener in memory.
+type pipes struct {
+	accepts chan net.Conn
+	closed  chan struct{}
+	once    sync.Once
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.accepts:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return named("pipe") }
+
+// piped is an end of a connection through the network: what is lost breaks it.
+type piped struct {
+	net.Conn
+	net      *network
+	from, to raft.ServerAddress
+}
+
+func (p *piped) Write(data []byte) (int, error) {
+	if err := p.net.hop(p.from, p.to); err != nil {
+		return 0, errors.Join(err, p.Close())
+	}
+	return p.Conn.Write(data)
+}
+
+// leader waits for a node that leads and is not the one given.
 func (b *bubble) leader(not *Node) *Node {
 	for {
 		for _, n := range b.nodes {
-			if n != not && n.Ready() == nil {
+			if n != not && n.leads() && n.Ready() == nil {
 				return n
 			}
 		}
@@ -134,9 +280,8 @@ func (b *bubble) leader(not *Node) *Node {
 }
 
 func (b *bubble) close(t *testing.T) {
-	for _, n := range b.nodes {
-		if err := n.Close(); err != nil {
-			t.Error(err)
-		}
+	for i := range b.boxes {
+		b.stop(t, i)
 	}
+	time.Sleep(time.Minute) // gRPC does not wait for its connections' last goroutines
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,7 +36,7 @@ type call struct {
 
 // committer packs proposals into log entries. It needs no timer: while two entries are in flight, the next batch grows.
 type committer struct {
-	raft  *raft.Raft
+	node  *Node
 	slots chan struct{} // one a free place in flight
 	owned sync.WaitGroup
 
@@ -45,8 +46,8 @@ type committer struct {
 	closed  bool
 }
 
-func newCommitter(r *raft.Raft) *committer {
-	c := &committer{raft: r, slots: make(chan struct{}, entriesInFlight)}
+func newCommitter(n *Node) *committer {
+	c := &committer{node: n, slots: make(chan struct{}, entriesInFlight)}
 	c.wake.L = &c.mu
 	c.owned.Go(c.run)
 	return c
@@ -87,12 +88,27 @@ func (c *committer) run() {
 		if batch == nil {
 			return
 		}
-		future := c.raft.Apply(entry, 0)
+		outcome := c.send(entry)
 		c.owned.Go(func() {
-			c.answer(batch, future)
+			answers, revision := outcome(len(batch))
 			<-c.slots
+			c.tell(batch, answers, revision)
 		})
 	}
+}
+
+// send appends an entry to the log, through the leader if that is another node. What it gives waits for the outcome of
+// each of the entry's n proposals.
+func (c *committer) send(entry []byte) (outcome func(n int) ([]answer, uint64)) {
+	if c.node.leads() {
+		future := c.node.raft().Apply(entry, 0)
+		return func(n int) ([]answer, uint64) { return committed(future, n), 0 }
+	}
+	l := c.node.link.Load()
+	if l == nil {
+		return func(n int) ([]answer, uint64) { return same(n, ErrNoQuorum), 0 }
+	}
+	return l.forward(entry)
 }
 
 // next waits for a batch and encodes it as a ledgerv1.Entry. A nil batch means that the committer was closed.
@@ -129,22 +145,31 @@ func (c *committer) next() ([]call, []byte) {
 	return batch, entry
 }
 
-// answer waits for an entry and gives each call its result.
-func (c *committer) answer(batch []call, future raft.ApplyFuture) {
+// answer is the outcome of a proposal.
+type answer struct {
+	result *ledgerv1.Result
+	err    error
+}
+
+// same is one error for n proposals.
+func same(n int, err error) []answer { return slices.Repeat([]answer{{err: err}}, n) }
+
+// committed waits for an entry of this node's log.
+func committed(future raft.ApplyFuture, n int) []answer {
 	err := future.Error()
 	if err == nil {
 		results, ok := future.Response().([]*ledgerv1.Result)
 		if ok {
+			answers := make([]answer, n)
 			for i, r := range results {
-				batch[i].done(r, nil)
+				answers[i].result = r
 			}
-			return
+			return answers
 		}
 		err, _ = future.Response().(error)
-		err = fmt.Errorf("%w: %w", ErrFailed, err)
+		return same(n, fmt.Errorf("%w: %w", ErrFailed, err))
 	}
 	switch {
-	case errors.Is(err, ErrFailed):
 	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress):
 		err = fmt.Errorf("%w: %w", ErrNoQuorum, err)
 	case errors.Is(err, raft.ErrRaftShutdown):
@@ -152,8 +177,33 @@ func (c *committer) answer(batch []call, future raft.ApplyFuture) {
 	default:
 		err = fmt.Errorf("%w: %w", errUnknown, err)
 	}
-	for _, x := range batch {
-		x.done(nil, err)
+	return same(n, err)
+}
+
+// tell gives each call its answer, once View shows the revision (N2).
+func (c *committer) tell(batch []call, answers []answer, revision uint64) {
+	if err := c.node.shows(revision); err != nil {
+		answers = same(len(batch), err)
+	}
+	for i, x := range batch {
+		x.done(answers[i].result, answers[i].err)
+	}
+}
+
+// shows waits until View has the revision.
+func (n *Node) shows(revision uint64) error {
+	for {
+		changed := n.Changed()
+		if n.Revision() >= revision {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-n.stop:
+			return ErrClosed
+		case <-n.broken:
+			return n.failure()
+		}
 	}
 }
 
@@ -169,10 +219,6 @@ func (n *Node) Submit(p *ledgerv1.Proposal, done func(*ledgerv1.Result, error)) 
 // ledger.Err). An unknown outcome is tried again until it is known or ctx is done, which is safe for all that carries a
 // session or a nonce (N3).
 func (n *Node) Propose(ctx context.Context, p *ledgerv1.Proposal) (*ledgerv1.Result, error) {
-	type answer struct {
-		result *ledgerv1.Result
-		err    error
-	}
 	unknown := false
 	for {
 		answered := make(chan answer, 1)

@@ -6,7 +6,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
+
+	"google.golang.org/grpc"
 
 	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
 	"github.com/berthd/berth/consensus/ledger"
@@ -20,6 +24,13 @@ type Config struct {
 	Dir string
 	// Bind is host:port of the raft transport. Zero: 127.0.0.1:0.
 	Bind string
+	// RPC is host:port of the gRPC server that RegisterRPC's service is served by; not asked for if there are peers.
+	RPC string
+	// Peers are all replicas that found the cluster, this one included, or of a cluster that has a member of this name. None:
+	// a cluster of one.
+	Peers []Peer
+	// Dial is how the gRPC servers of others are reached.
+	Dial []grpc.DialOption
 
 	// TickInterval is the longest time between two ticks of the leader; a third of the shortest lease if that is less.
 	// Zero: 500 ms.
@@ -71,7 +82,29 @@ func (c Config) Validate() error {
 	if c.SnapshotInterval < 0 || c.SnapshotInterval > 0 && c.SnapshotInterval < 5*time.Millisecond {
 		faults = append(faults, fmt.Errorf("snapshot interval %v: want ≥ 5 ms", c.SnapshotInterval))
 	}
+	seen := map[string]bool{}
+	for _, p := range c.Peers {
+		if seen[p.ID] {
+			faults = append(faults, fmt.Errorf("two peers have the id %s", p.ID))
+		}
+		seen[p.ID] = true
+	}
+	if len(c.Peers) > 0 && !seen[c.ID] {
+		faults = append(faults, fmt.Errorf("%s is none of the peers: the list must have this replica too", c.ID))
+	}
 	return errors.Join(faults...)
+}
+
+// peers are this replica, and with whom it founds a cluster; bound is where raft listens.
+func (c Config) peers(bound string) (self Peer, founders []Peer) {
+	if len(c.Peers) == 0 {
+		self = Peer{ID: c.ID, Raft: bound, RPC: c.RPC}
+		return self, []Peer{self}
+	}
+	founders = slices.Clone(c.Peers)
+	slices.SortFunc(founders, func(a, b Peer) int { return strings.Compare(a.ID, b.ID) })
+	i := slices.IndexFunc(founders, func(p Peer) bool { return p.ID == c.ID })
+	return founders[i], founders
 }
 
 // withDefaults fills in what is zero.

@@ -1,5 +1,5 @@
-// Package consensus keeps the ledger on disk and, in time, on several replicas: it is the shell of raft around the pure
-// package ledger.
+// Package consensus keeps the ledger on disk and on several replicas: it is the shell of raft around the pure package
+// ledger.
 //
 // The life of a proposal:
 //
@@ -10,8 +10,17 @@
 //	                                                                         │
 //	   answer ◀── results ── machine: State.Apply, one view a batch ◀────────┘
 //
-// Goroutines, all waited for by Close: the committer's one, one for each of the at most two entries in flight, the
-// leader's clock (lead.go), one for each Session, and raft's own.
+// At a follower an entry goes to the leader over a line (link.go), is put in line there, and its results are given out
+// once the follower's own view shows them.
+//
+// The life of a replica:
+//
+//	empty disk ─▶ asks all its peers ─┬─ none is of a cluster: founds it with them ───────────▶ votes
+//	                                  └─ a leader: a seat without a vote ─▶ caught up ─▶ votes ─┘
+//	disk with a log ─▶ as the log has it; says where it is now (greet) ─▶ ... ─▶ removed: it fails
+//
+// Goroutines, all waited for by Close: the committer's one, one for each of the entries in flight, the node's duties
+// (run: the leader's clock, the follower's line, greetings), one for each Session, and raft's own.
 //
 // Invariants, quoted by tests:
 //
@@ -22,6 +31,8 @@
 //   - N5: time in the ledger never runs faster than the leader's clock, and not at all without a leader.
 //   - N6: what changed on the disk is never applied or passed over: the node says which entry or snapshot, and where, and
 //     stops.
+//   - N7: a replica whose disk is empty has no vote before it has the log, unless all its peers say that there is no
+//     cluster.
 //
 // It never decides anything about pages, never blocks in Apply on anything but memory, and never retries a Tick: time
 // that was lost stays lost.

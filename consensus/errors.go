@@ -16,6 +16,10 @@ var (
 	ErrFailed = fmt.Errorf("%w: the node failed", ErrClosed)
 	// ErrForeign says that the directory belongs to another node.
 	ErrForeign = errors.New("consensus: the log belongs to another id")
+	// ErrRemoved says that the node is no member of its cluster.
+	ErrRemoved = errors.New("consensus: no member")
+	// ErrMember says that a change of the members makes no sense.
+	ErrMember = errors.New("consensus: members")
 	// ErrFenced says that the router's session ended: its reservations that no worker had claimed are being dropped.
 	ErrFenced = errors.New("consensus: session fenced")
 	// ErrInUse says that another process has the directory.

@@ -21,7 +21,7 @@ func written(t *testing.T, threshold uint64) (dir string, revision uint64) {
 	t.Helper()
 	dir = t.TempDir()
 	n := open(t, Config{Dir: dir, TickInterval: 5 * time.Millisecond, SnapshotThreshold: threshold})
-	s, err := n.OpenSession(t.Context(), "r1", 30*time.Second)
+	s, err := n.OpenSession("r1", 30*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func written(t *testing.T, threshold uint64) (dir string, revision uint64) {
 		do(t, s, reserve("w1", w, 1))
 	}
 	if threshold < 100 {
-		if err := n.raft.Snapshot().Error(); err != nil {
+		if err := n.raft().Snapshot().Error(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -165,7 +165,7 @@ func TestFlippedSnapshot(t *testing.T) {
 // N6: an entry that cannot be applied, though it is as it was written, stops the node and nothing else.
 func TestUnknownEntryFails(t *testing.T) {
 	n := open(t, Config{Dir: t.TempDir(), TickInterval: time.Hour})
-	s, err := n.OpenSession(t.Context(), "r1", time.Hour)
+	s, err := n.OpenSession("r1", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,13 +177,13 @@ func TestUnknownEntryFails(t *testing.T) {
 		}
 	}
 	digest, revision := n.machine.state.Digest(), n.Revision()
-	if err := n.raft.Apply([]byte{0x0a, 0xff}, 0).Error(); err != nil {
+	if err := n.raft().Apply([]byte{0x0a, 0xff}, 0).Error(); err != nil {
 		t.Fatal(err)
 	}
 	select {
 	case err := <-n.Failed():
 		if !errors.Is(err, ErrFailed) || !strings.Contains(err.Error(), n.config.Dir) ||
-			!strings.Contains(err.Error(), fmt.Sprintf("entry %d ", n.raft.LastIndex())) {
+			!strings.Contains(err.Error(), fmt.Sprintf("entry %d ", n.raft().LastIndex())) {
 			t.Error(err)
 		}
 	case <-time.After(10 * time.Second):
@@ -235,7 +235,7 @@ func TestForeignDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Open(Config{ID: "n2", Dir: dir})
-	want := "the log in " + dir + " belongs to id n1; start with --id n1 or another --data"
+	want := "the log in " + dir + " is of n1; start with --id n1 or another --data"
 	if !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v", err)
 	}

@@ -18,7 +18,7 @@ func TestVictim(t *testing.T) {
 		t.Skip("runs inside TestKill")
 	}
 	n := open(t, Config{Dir: dir, TickInterval: 5 * time.Millisecond, SnapshotThreshold: 1 << 20})
-	s, err := n.OpenSession(t.Context(), "r1", time.Minute)
+	s, err := n.OpenSession("r1", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

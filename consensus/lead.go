@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hashicorp/raft"
-
 	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
 )
 
@@ -18,9 +16,9 @@ func (n *Node) lead(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-n.raft.LeaderCh():
+		case <-n.raft().LeaderCh():
 		}
-		for n.raft.State() == raft.Leader && ctx.Err() == nil && n.failure() == nil {
+		for n.leads() && ctx.Err() == nil && n.failure() == nil {
 			if err := n.reign(ctx); err != nil && ctx.Err() == nil {
 				n.config.Log.Warn("ledger leadership interrupted", "node", n.config.ID, "error", err.Error())
 				n.pause(ctx)
@@ -32,8 +30,11 @@ func (n *Node) lead(ctx context.Context) {
 // reign lasts until the leadership, or ctx, ends. Its first tick lets no time pass: nobody could renew before it.
 func (n *Node) reign(ctx context.Context) error {
 	term := n.Term()
-	if err := n.raft.Barrier(0).Error(); err != nil {
+	if err := n.raft().Barrier(0).Error(); err != nil {
 		return fmt.Errorf("read the log to its end: %w", err)
+	}
+	if err := n.moved(); err != nil {
+		return err
 	}
 	if n.View().ClusterID == nil {
 		if err := n.nameCluster(ctx); err != nil {
@@ -42,9 +43,7 @@ func (n *Node) reign(ctx context.Context) error {
 	}
 	n.reigns.Store(term)
 	n.config.Log.Info("ledger leader", "node", n.config.ID, "term", term, "revision", n.Revision())
-	n.mu.Lock()
-	clear(n.heard) // what was heard before this reign says nothing of now
-	n.mu.Unlock()
+	n.takeHeard() // what was heard before this reign says nothing of now
 	last := n.config.Clock.Now()
 	if err := n.tick(ctx, 0); err != nil {
 		return err
@@ -85,22 +84,32 @@ func (n *Node) tickInterval() time.Duration {
 
 // tick lets time pass once. It goes to the log once: a repeat would let it pass twice.
 func (n *Node) tick(ctx context.Context, delta time.Duration) error {
-	if err := n.seat.mark.write(n.raft.CommitIndex()); err != nil {
-		n.config.Log.Warn("the log is not marked", "node", n.config.ID, "error", err.Error())
-	}
-	n.mu.Lock()
-	heard := n.heard
-	n.heard = map[uint64]struct{}{}
-	n.mu.Unlock()
+	n.markLog()
+	heard := n.takeHeard()
 	answered := make(chan error, 1)
 	n.Submit(&ledgerv1.Proposal{Command: &ledgerv1.Command{Kind: &ledgerv1.Command_Tick{Tick: &ledgerv1.Tick{
-		DeltaMs: uint64(delta.Milliseconds()), Live: slices.Sorted(maps.Keys(heard)),
+		DeltaMs: uint64(delta.Milliseconds()), Live: heard,
 	}}}}, func(_ *ledgerv1.Result, err error) { answered <- err })
 	select {
 	case err := <-answered:
 		return err
 	case <-ctx.Done():
 		return nil
+	}
+}
+
+// takeHeard are the sessions that were heard from since the last call, ascending.
+func (n *Node) takeHeard() []uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	heard := slices.Sorted(maps.Keys(n.heard))
+	clear(n.heard)
+	return heard
+}
+
+func (n *Node) markLog() {
+	if err := n.seat.mark.write(n.raft().CommitIndex()); err != nil {
+		n.config.Log.Warn("the log is not marked", "node", n.config.ID, "error", err.Error())
 	}
 }
 

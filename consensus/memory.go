@@ -26,9 +26,10 @@ func NewMemory() *Memory {
 func (m *Memory) Open(c Config) (*Node, error) {
 	c = c.withDefaults()
 	address, end := raft.NewInmemTransport(raft.ServerAddress(c.ID))
+	self := peerAt(c.ID, address)
 	s := &seat{
-		log: sealed{slowLog{m.log, m.Write}}, stable: m.log, snapshots: m.snapshots, transport: end,
-		founders: []raft.Server{{ID: raft.ServerID(c.ID), Address: address}}, close: end.Close,
+		log: sealed{slowLog{m.log, m.Write}}, stable: m.log, snapshots: m.snapshots, self: self, founders: []Peer{self},
+		listen: func() raft.Transport { return end }, close: end.Close,
 	}
 	n, err := start(c, s)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 type Node struct {
 	config  Config
 	seat    *seat
-	raft    *raft.Raft
+	core    atomic.Pointer[raft.Raft] // nil until the node has its seat
 	machine *machine
 	log     *guard
 	commits *committer
@@ -27,9 +27,12 @@ type Node struct {
 	scope  func() (context.Context, context.CancelFunc) // a context that ends with the node
 	once   sync.Once
 	closed error
-	owned  sync.WaitGroup // the leader's clock and the sessions
+	owned  sync.WaitGroup // run and the sessions
 
-	reigns atomic.Uint64 // the term that this node leads in with the whole log applied
+	reigns atomic.Uint64         // the term that this node leads in with the whole log applied
+	link   atomic.Pointer[link]  // to the leader, nil while there is none
+	asks   atomic.Pointer[error] // why the node has no seat yet
+	seats  sync.Mutex            // held by who changes the members
 
 	broken chan struct{} // closed once fault is set
 	failed chan error    // gives fault to one reader
@@ -40,7 +43,8 @@ type Node struct {
 	heard    map[uint64]struct{} // sessions, since the last tick
 }
 
-// Open starts the node that lives in c.Dir. On an empty disk it founds a cluster of one.
+// Open starts the node that lives in c.Dir. On an empty disk it founds a cluster of one, or, in the background, asks its
+// peers for its seat (N7): before, it can neither commit nor show anything, and Ready says what it waits for.
 func Open(c Config) (*Node, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("consensus config: %w", err)
@@ -68,44 +72,84 @@ func start(c Config, s *seat) (*Node, error) {
 	}
 	n.machine = newMachine(n.fail, c.Audit)
 	n.log = &guard{LogStore: s.log, dir: c.Dir, fail: n.fail}
-	if err := n.enter(rc); err != nil {
+	exists, err := n.inspect()
+	alone := !exists && len(s.founders) == 1
+	if err == nil && (exists || alone) {
+		err = n.enter(rc, alone)
+	}
+	if err != nil {
 		cancel()
 		return nil, err
 	}
-	n.commits = newCommitter(n.raft)
-	n.owned.Go(func() { n.lead(ctx) })
+	n.commits = newCommitter(n)
+	n.owned.Go(func() { n.run(ctx, rc) })
 	return n, nil
 }
 
-// enter starts raft from what is on the disk, or founds the cluster if there is nothing.
-func (n *Node) enter(rc *raft.Config) error {
+// run gets the node its seat, if it has none, and does its duties.
+func (n *Node) run(ctx context.Context, rc *raft.Config) {
+	if n.raft() == nil {
+		found, err := n.ask(ctx)
+		if err == nil {
+			err = n.enter(rc, found)
+		}
+		if err != nil {
+			if ctx.Err() == nil {
+				n.fail(err)
+			}
+			return
+		}
+	}
+	var duties sync.WaitGroup
+	duties.Go(func() { n.lead(ctx) })
+	duties.Go(func() { n.follow(ctx) })
+	duties.Go(func() { n.greet(ctx) })
+	duties.Wait()
+}
+
+// raft is nil while the node has no seat.
+func (n *Node) raft() *raft.Raft { return n.core.Load() }
+
+// inspect says whether the disk is that of a node that has had a seat.
+func (n *Node) inspect() (exists bool, err error) {
 	s, dir := n.seat, n.config.Dir
-	exists, err := raft.HasExistingState(n.log, s.stable, s.snapshots)
+	exists, err = raft.HasExistingState(n.log, s.stable, s.snapshots)
 	if err != nil {
-		return fmt.Errorf("look for a ledger in %s: %w", dir, err)
+		return false, fmt.Errorf("look for a ledger in %s: %w", dir, err)
 	}
 	last, err := lastEntry(s)
 	if err != nil {
-		return fmt.Errorf("look for a ledger in %s: %w", dir, err)
+		return false, fmt.Errorf("look for a ledger in %s: %w", dir, err)
 	}
 	if committed := s.mark.read(); last < committed {
-		return fmt.Errorf("the log in %s ends at entry %d, and entries up to %d were committed: its end %w",
+		return false, fmt.Errorf("the log in %s ends at entry %d, and entries up to %d were committed: its end %w",
 			dir, last, committed, errLost)
 	}
-	if !exists {
-		first := raft.Configuration{Servers: s.founders}
+	return exists, nil
+}
+
+// enter starts raft from what is on the disk, which is written first if a cluster is to be founded.
+func (n *Node) enter(rc *raft.Config, found bool) error {
+	s := n.seat
+	s.transport = s.listen()
+	if found {
+		var first raft.Configuration
+		for _, p := range s.founders {
+			first.Servers = append(first.Servers, p.server())
+		}
 		if err := raft.BootstrapCluster(rc, n.log, s.stable, s.snapshots, s.transport, first); err != nil {
 			return fmt.Errorf("found cluster: %w", err)
 		}
 	}
-	n.raft, err = newRaft(rc, n.machine, s, n.log, &snapshotReader{SnapshotStore: s.snapshots})
+	r, err := newRaft(rc, n.machine, s, n.log, &snapshotReader{SnapshotStore: s.snapshots})
 	if err != nil {
-		return fmt.Errorf("start from the ledger in %s: %w", dir, err)
+		return fmt.Errorf("start from the ledger in %s: %w", n.config.Dir, err)
 	}
 	n.log.running.Store(true)
-	if err := n.belongs(); err != nil {
-		return errors.Join(err, n.raft.Shutdown().Error())
+	if err := n.belongs(r); err != nil {
+		return errors.Join(err, r.Shutdown().Error())
 	}
+	n.core.Store(r)
 	return nil
 }
 
@@ -123,8 +167,8 @@ func lastEntry(s *seat) (uint64, error) {
 }
 
 // belongs proves that the log is of a cluster that knows this node: under another id it would wait for votes for ever.
-func (n *Node) belongs() error {
-	known := n.raft.GetConfiguration()
+func (n *Node) belongs(r *raft.Raft) error {
+	known := r.GetConfiguration()
 	if err := known.Error(); err != nil {
 		return fmt.Errorf("read the cluster's members: %w", err)
 	}
@@ -138,8 +182,8 @@ func (n *Node) belongs() error {
 	if len(ids) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: the log in %s belongs to id %s; start with --id %s or another --data",
-		ErrForeign, n.config.Dir, strings.Join(ids, " or "), ids[0])
+	return fmt.Errorf("%w: the log in %s is of %s; start with --id %s or another --data, or, if this replica was removed, "+
+		"add it again and empty its --data", ErrForeign, n.config.Dir, strings.Join(ids, " and "), ids[0])
 }
 
 // fail says that the node cannot go on; the first reason stays.
@@ -179,7 +223,10 @@ func (n *Node) Close() error {
 		}
 		n.commits.close() // while raft still runs: it answers every entry in flight
 		n.owned.Wait()
-		n.closed = errors.Join(n.raft.Shutdown().Error(), n.seat.close())
+		if r := n.raft(); r != nil {
+			n.closed = r.Shutdown().Error()
+		}
+		n.closed = errors.Join(n.closed, n.seat.close())
 	})
 	return n.closed
 }
@@ -208,16 +255,34 @@ func (n *Node) Notice(incarnation uint64) ledger.Notice { return n.View().Notice
 func (n *Node) Revision() uint64 { return n.View().Revision }
 
 // Term is raft's term.
-func (n *Node) Term() uint64 { return n.raft.CurrentTerm() }
-
-// Leader is the id of the node that leads as far as this one knows, "" if it knows none, and whether that is this one.
-func (n *Node) Leader() (id string, self bool) {
-	_, leader := n.raft.LeaderWithID()
-	return string(leader), n.raft.State() == raft.Leader
+func (n *Node) Term() uint64 {
+	if r := n.raft(); r != nil {
+		return r.CurrentTerm()
+	}
+	return 0
 }
 
-// Ready is nil if proposals can be committed here and View shows all that were committed before; else it wraps
-// ErrNoQuorum or ErrClosed.
+// Leader is the id of the node that leads as far as this one knows, "" if it knows none, and whether that is this one.
+func (n *Node) Leader() (id string, self bool) { return n.leader().ID, n.leads() }
+
+// leader is the replica that leads as far as this one knows; no id if it knows none.
+func (n *Node) leader() Peer {
+	r := n.raft()
+	if r == nil {
+		return Peer{}
+	}
+	address, id := r.LeaderWithID()
+	return peerAt(string(id), address)
+}
+
+// leads says whether raft takes entries from this node.
+func (n *Node) leads() bool {
+	r := n.raft()
+	return r != nil && r.State() == raft.Leader
+}
+
+// Ready is nil if proposals can be committed, through the leader if that is another, and View shows all that were
+// committed before the node's reign, or its line to the leader, began; else it wraps ErrNoQuorum or ErrClosed.
 func (n *Node) Ready() error {
 	select {
 	case <-n.stop:
@@ -226,11 +291,26 @@ func (n *Node) Ready() error {
 		return n.failure()
 	default:
 	}
-	if _, self := n.Leader(); !self {
-		return fmt.Errorf("%w: node %s does not lead", ErrNoQuorum, n.config.ID)
+	if n.raft() == nil {
+		if why := n.asks.Load(); why != nil {
+			return fmt.Errorf("%w: %w", ErrNoQuorum, *why)
+		}
+		return fmt.Errorf("%w: node %s has no seat yet", ErrNoQuorum, n.config.ID)
 	}
-	if n.reigns.Load() != n.Term() {
-		return fmt.Errorf("%w: node %s has not applied its log to the end", ErrNoQuorum, n.config.ID)
+	if n.leads() {
+		if n.reigns.Load() != n.Term() {
+			return fmt.Errorf("%w: node %s has not applied its log to the end", ErrNoQuorum, n.config.ID)
+		}
+		return nil
+	}
+	l := n.link.Load()
+	switch {
+	case n.leader().ID == "":
+		return fmt.Errorf("%w: node %s knows no leader", ErrNoQuorum, n.config.ID)
+	case l == nil:
+		return fmt.Errorf("%w: node %s has no line to the leader %s", ErrNoQuorum, n.config.ID, n.leader().ID)
+	case n.Revision() < l.welcome:
+		return fmt.Errorf("%w: node %s is behind, at revision %d of %d", ErrNoQuorum, n.config.ID, n.Revision(), l.welcome)
 	}
 	return nil
 }
@@ -239,7 +319,7 @@ func (n *Node) Ready() error {
 // same ones.
 func (n *Node) Digests() []Digest { return n.machine.digests.list() }
 
-// Renew says that the session was heard from: the leader's next tick lifts its lease.
+// Renew says that the session was heard from: the leader's next tick, or the next after a follower's word, lifts its lease.
 func (n *Node) Renew(session uint64) {
 	n.mu.Lock()
 	n.heard[session] = struct{}{}

@@ -85,7 +85,7 @@ func TestOneNode(t *testing.T) {
 	if id, self := n.Leader(); id != "n1" || !self || n.Term() == 0 {
 		t.Errorf("leader %q, self %v, term %d", id, self, n.Term())
 	}
-	s, err := n.OpenSession(t.Context(), "r1", 3*time.Second)
+	s, err := n.OpenSession("r1", 3*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestOneNode(t *testing.T) {
 func TestReopen(t *testing.T) {
 	dir := t.TempDir()
 	n := open(t, Config{Dir: dir, TickInterval: 10 * time.Millisecond})
-	s, err := n.OpenSession(t.Context(), "r1", 30*time.Second)
+	s, err := n.OpenSession("r1", 30*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestSnapshotAndTruncate(t *testing.T) {
 	dir := t.TempDir()
 	c := Config{Dir: dir, SnapshotThreshold: 20, TickInterval: time.Hour}
 	n := open(t, c)
-	s, err := n.OpenSession(t.Context(), "r1", 30*time.Second)
+	s, err := n.OpenSession("r1", 30*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestSnapshotAndTruncate(t *testing.T) {
 	for range 100 {
 		do(t, s, reserve("w1", w, 1))
 	}
-	if err := n.raft.Snapshot().Error(); err != nil {
+	if err := n.raft().Snapshot().Error(); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
@@ -174,12 +174,12 @@ func TestSnapshotAndTruncate(t *testing.T) {
 // N1 and group commit: proposals that come together share entries.
 func TestBatches(t *testing.T) {
 	n := open(t, Config{Dir: t.TempDir(), TickInterval: time.Hour})
-	s, err := n.OpenSession(t.Context(), "r1", 30*time.Second)
+	s, err := n.OpenSession("r1", 30*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := register(t, n, "w1", 1<<20, 1<<20)
-	entries := n.raft.LastIndex()
+	entries := n.raft().LastIndex()
 	var all sync.WaitGroup
 	const proposers, each = 64, 50
 	for range proposers {
@@ -196,7 +196,7 @@ func TestBatches(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if used := n.raft.LastIndex() - entries; used > proposers*each/4 {
+	if used := n.raft().LastIndex() - entries; used > proposers*each/4 {
 		t.Errorf("%d proposals took %d entries", proposers*each, used)
 	}
 	if got := n.View().Worker("w1").Granted; got != proposers*each {

@@ -3,6 +3,7 @@ package consensus
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -12,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 	raftwal "github.com/hashicorp/raft-wal"
 	"github.com/hashicorp/raft-wal/metadb"
+	"google.golang.org/grpc"
 )
 
 // cachedEntries stay in memory, so that a leader does not read back what it has just written.
@@ -22,15 +24,19 @@ type seat struct {
 	log       raft.LogStore
 	stable    raft.StableStore
 	snapshots raft.SnapshotStore
-	transport raft.Transport
 	mark      mark // no path: there is no disk
-	// founders is the first configuration of the cluster; used on an empty disk only.
-	founders []raft.Server
+	// listen opens the transport: not before the node has its seat, since raft would answer who asks for a vote.
+	listen    func() raft.Transport
+	transport raft.Transport // nil before
+	dial      func(address string) (*grpc.ClientConn, error)
+	self      Peer
+	// founders are those who make up the cluster at first; used on an empty disk only.
+	founders []Peer
 	// close gives back what raft does not.
 	close func() error
 }
 
-// openSeat takes the directory and the address of c, for a cluster of one.
+// openSeat takes the directory and the address of c.
 func openSeat(c Config) (_ *seat, err error) {
 	var opened []func() error
 	closeAll := func() error {
@@ -70,15 +76,26 @@ func openSeat(c Config) (_ *seat, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open ledger snapshots: %w", err)
 	}
-	transport, err := raft.NewTCPTransportWithLogger(c.Bind, nil, 3, 10*time.Second, logger)
+	bound, err := net.Listen("tcp", c.Bind)
 	if err != nil {
 		return nil, fmt.Errorf("listen for raft on %s: %w", c.Bind, err)
 	}
-	opened = append(opened, transport.Close)
-	founder := raft.Server{ID: raft.ServerID(c.ID), Address: transport.LocalAddr()}
+	opened = append(opened, func() error {
+		if err := bound.Close(); !errors.Is(err, net.ErrClosed) { // raft closes its transport, if it had one
+			return err
+		}
+		return nil
+	})
+	self, founders := c.peers(bound.Addr().String())
 	return &seat{
-		log: cache, stable: wal, snapshots: snapshots, transport: transport, mark: mark{filepath.Join(c.Dir, "committed")},
-		founders: []raft.Server{founder}, close: closeAll,
+		log: cache, stable: wal, snapshots: snapshots, mark: mark{filepath.Join(c.Dir, "committed")},
+		self: self, founders: founders, close: closeAll,
+		listen: func() raft.Transport {
+			return raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+				Stream: streams{bound, self.address()}, MaxPool: 3, Timeout: 10 * time.Second, Logger: logger,
+			})
+		},
+		dial: func(address string) (*grpc.ClientConn, error) { return grpc.NewClient(address, c.Dial...) },
 	}, nil
 }
 
@@ -112,12 +129,13 @@ func raftConfig(c Config) *raft.Config {
 	r.HeartbeatTimeout = 300 * time.Millisecond
 	r.ElectionTimeout = 300 * time.Millisecond
 	r.LeaderLeaseTimeout = 150 * time.Millisecond
-	r.CommitTimeout = 10 * time.Millisecond
+	r.CommitTimeout = 5 * time.Millisecond // followers learn at most so much later that an entry is committed
 	r.MaxAppendEntries = 512
 	r.BatchApplyCh = true
 	r.SnapshotThreshold = c.SnapshotThreshold
 	r.SnapshotInterval = c.SnapshotInterval
 	r.TrailingLogs = c.SnapshotThreshold
+	r.ShutdownOnRemove = false // greet tells it apart from a shutdown
 	r.NoLegacyTelemetry = true
 	r.Logger = raftLog(c.Log)
 	return r

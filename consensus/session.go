@@ -22,7 +22,8 @@ type Session struct {
 	router string
 	lease  time.Duration
 
-	lane   atomic.Pointer[lane] // of the current session
+	lane   atomic.Pointer[lane] // of the current session, nil before the first
+	opened chan struct{}        // closed by the first, or by the end of keep
 	places chan struct{}        // one a command without an answer
 	retry  chan struct{}        // a lane wants its window resent after a pause
 	fenced chan struct{}        // a lane learned that its session ended
@@ -30,28 +31,30 @@ type Session struct {
 	done   chan struct{}        // closed when keep has ended
 }
 
-// OpenSession opens a session for a router and keeps it until Close. It waits for a quorum until ctx is done.
-func (n *Node) OpenSession(ctx context.Context, router string, lease time.Duration) (*Session, error) {
+// OpenSession opens a session for a router and keeps it until Close. It does not wait: commands do, for a quorum.
+func (n *Node) OpenSession(router string, lease time.Duration) (*Session, error) {
 	s := &Session{
 		node: n, router: router, lease: lease,
 		places: make(chan struct{}, windowPlaces),
 		retry:  make(chan struct{}, 1), fenced: make(chan struct{}, 1),
-		done: make(chan struct{}),
+		opened: make(chan struct{}), done: make(chan struct{}),
 	}
-	if err := s.open(ctx); err != nil {
-		return nil, fmt.Errorf("open session of %s: %w", router, err)
-	}
-	keepCtx, cancel := n.scope()
+	ctx, cancel := n.scope()
 	s.cancel = cancel
-	if err := n.adopt(func() { s.keep(keepCtx) }); err != nil {
+	if err := n.adopt(func() { s.keep(ctx) }); err != nil {
 		cancel()
 		return nil, err
 	}
 	return s, nil
 }
 
-// ID is the number of the current session. It changes when a fenced session was opened anew.
-func (s *Session) ID() uint64 { return s.lane.Load().session }
+// ID is the number of the current session, 0 before the first. It changes when a fenced session was opened anew.
+func (s *Session) ID() uint64 {
+	if l := s.lane.Load(); l != nil {
+		return l.session
+	}
+	return 0
+}
 
 // Close stops renewing: the ledger ends the session a lease later. Commands without an answer get ErrClosed.
 func (s *Session) Close() {
@@ -68,8 +71,18 @@ func (s *Session) Do(ctx context.Context, command *ledgerv1.Command) (*ledgerv1.
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for a place in the session: %w", ctx.Err())
 	}
-	x := &item{command: command, answered: make(chan struct{}), free: func() { <-s.places }}
+	select {
+	case <-s.opened:
+	case <-ctx.Done():
+		<-s.places
+		return nil, fmt.Errorf("wait for a session: %w", ctx.Err())
+	}
 	l := s.lane.Load()
+	if l == nil {
+		<-s.places
+		return nil, ErrClosed
+	}
+	x := &item{command: command, answered: make(chan struct{}), free: func() { <-s.places }}
 	l.add(x)
 	select {
 	case <-x.answered:
@@ -83,6 +96,14 @@ func (s *Session) Do(ctx context.Context, command *ledgerv1.Command) (*ledgerv1.
 // keep renews, resends and reopens until the session or the node is closed.
 func (s *Session) keep(ctx context.Context) {
 	defer close(s.done)
+	err := s.open(ctx)
+	close(s.opened)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.node.fail(fmt.Errorf("open a session of %s: %w", s.router, err))
+		}
+		return
+	}
 	defer func() { s.lane.Load().die(ErrClosed) }()
 	clock := s.node.config.Clock
 	renew := clock.After(s.lease / 4)

@@ -16,7 +16,7 @@ func TestUnknownCommandStaysOutside(t *testing.T) {
 	if _, err := n.Propose(t.Context(), &ledgerv1.Proposal{}); err == nil {
 		t.Error("a proposal without a command was accepted")
 	}
-	s, err := n.OpenSession(t.Context(), "r1", 30*time.Second)
+	s, err := n.OpenSession("r1", 30*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestUnknownCommandStaysOutside(t *testing.T) {
 
 func TestAbandonedReserveIsDropped(t *testing.T) {
 	n := open(t, Config{Dir: t.TempDir()})
-	s, err := n.OpenSession(t.Context(), "r1", 30*time.Second)
+	s, err := n.OpenSession("r1", 30*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,10 +57,11 @@ func TestAbandonedReserveIsDropped(t *testing.T) {
 
 func TestFencedSessionOpensAnew(t *testing.T) {
 	n := open(t, Config{Dir: t.TempDir(), TickInterval: time.Hour})
-	s, err := n.OpenSession(t.Context(), "r1", time.Hour)
+	s, err := n.OpenSession("r1", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
+	do(t, s, drop(1)) // it is open then
 	first := s.ID()
 	_, err = n.Propose(t.Context(), &ledgerv1.Proposal{Command: &ledgerv1.Command{
 		Kind: &ledgerv1.Command_Tick{Tick: &ledgerv1.Tick{DeltaMs: 3_600_000}},
@@ -81,7 +82,7 @@ func TestFencedSessionOpensAnew(t *testing.T) {
 func TestCloseAnswersAll(t *testing.T) {
 	dir := t.TempDir()
 	n := open(t, Config{Dir: dir, TickInterval: time.Hour})
-	s, err := n.OpenSession(t.Context(), "r1", time.Hour)
+	s, err := n.OpenSession("r1", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +112,7 @@ func TestCloseAnswersAll(t *testing.T) {
 	if err := n.Ready(); !errors.Is(err, ErrClosed) {
 		t.Errorf("ready: %v", err)
 	}
-	if _, err := n.OpenSession(t.Context(), "r2", time.Hour); !errors.Is(err, ErrClosed) {
+	if _, err := n.OpenSession("r2", time.Hour); !errors.Is(err, ErrClosed) {
 		t.Errorf("open session: %v", err)
 	}
 	again := open(t, Config{Dir: dir})

@@ -129,7 +129,7 @@ func open(t *testing.T, edit func(*Config)) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	session, err := h.node.OpenSession(t.Context(), "r1", 10*time.Second)
+	session, err := h.node.OpenSession("r1", 10*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func (c *cluster) startRouter() error {
 	if err != nil {
 		return err
 	}
-	session, err := node.OpenSession(c.life, routerName, lease)
+	session, err := node.OpenSession(routerName, lease)
 	if err != nil {
 		return errors.Join(err, node.Close())
 	}

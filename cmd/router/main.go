@@ -37,9 +37,6 @@ func run(c *config) error {
 	if err := c.check(); err != nil {
 		return &flags.UsageError{Err: err}
 	}
-	if c.ID == "" {
-		c.ID, _ = os.Hostname()
-	}
 	log := c.Logger()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -53,28 +50,28 @@ func run(c *config) error {
 		return err
 	}
 	defer l.close()
-	node, err := consensus.Open(consensus.Config{ID: c.ID, Dir: filepath.Join(c.Data, "ledger"), Bind: c.Raft, Log: log})
+	dial := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
+	node, err := consensus.Open(consensus.Config{
+		ID: c.ID, Dir: filepath.Join(c.Data, "ledger"), Bind: c.Raft, RPC: l.rpc.Addr().String(), Peers: c.peers, Dial: dial, Log: log,
+	})
 	if err != nil {
 		return err
 	}
 	defer node.Close()
-	opening, cancel := context.WithTimeout(ctx, 30*time.Second)
-	session, err := node.OpenSession(opening, c.ID, c.Lease)
-	cancel()
+	session, err := node.OpenSession(c.ID, c.Lease)
 	if err != nil {
 		return fmt.Errorf("open a session in the ledger: %w", err)
 	}
 	defer session.Close()
 	r, err := router.New(router.Config{
-		ID: c.ID, Ledger: node, Session: session, Log: log, Metrics: tel.Metrics(),
-		Dial:          []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())},
+		ID: c.ID, Ledger: node, Session: session, Log: log, Metrics: tel.Metrics(), Dial: dial,
 		QueueRequests: c.QueueRequests, QueueTokens: c.QueueTokens, QueueTimeout: c.QueueTimeout,
 		ResumeTimeout: c.ResumeTimeout, MaxBodyBytes: int64(c.MaxBody),
 	})
 	if err != nil {
 		return err
 	}
-	return serve(ctx, stop, c, log, r, l, node.Failed())
+	return serve(ctx, stop, c, log, r, l, node)
 }
 
 // listeners are bound before anything else starts, so that a taken address is said at once.
@@ -104,15 +101,15 @@ func (l *listeners) close() {
 	}
 }
 
-// serve runs the router until a signal or a failure, of which broken gives that of the ledger. Requests that run are
-// waited for at a signal, then cut.
+// serve runs the router until a signal or a failure. Requests that run are waited for at a signal, then cut.
 func serve(ctx context.Context, stop func(), c *config, log *slog.Logger, r *router.Router, l *listeners,
-	broken <-chan error) error {
+	node *consensus.Node) error {
 	rpc := grpc.NewServer(
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 	)
 	r.RegisterRPC(rpc)
+	node.RegisterRPC(rpc)
 	healthv1.RegisterHealthServer(rpc, health.NewServer())
 	api := &http.Server{Handler: r.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	admin := &http.Server{Handler: r.AdminHandler(), ReadHeaderTimeout: 10 * time.Second}
@@ -131,7 +128,7 @@ func serve(ctx context.Context, stop func(), c *config, log *slog.Logger, r *rou
 	var failed error
 	select {
 	case failed = <-ended:
-	case failed = <-broken:
+	case failed = <-node.Failed():
 	case <-ctx.Done():
 		stop() // a second signal ends the process at once
 		log.Info("draining", "timeout", c.DrainTimeout.String())

@@ -1,0 +1,188 @@
+package consensus
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
+)
+
+// follow keeps a line to whoever leads, while that is another node.
+func (n *Node) follow(ctx context.Context) {
+	changes := make(chan raft.Observation, 1) // who leads is read anew after each
+	o := raft.NewObserver(changes, false, func(o *raft.Observation) bool {
+		_, led := o.Data.(raft.LeaderObservation)
+		return led
+	})
+	n.raft().RegisterObserver(o)
+	defer n.raft().DeregisterObserver(o)
+	for ctx.Err() == nil {
+		leader := n.leader()
+		if leader.ID == "" || leader.ID == n.config.ID {
+			select {
+			case <-changes:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		if err := n.under(ctx, leader, changes); ctx.Err() == nil {
+			n.config.Log.Debug("line to the leader ended", "node", n.config.ID, "leader", leader.ID, "error", err)
+			n.pause(ctx)
+		}
+	}
+}
+
+// under keeps the line to one leader until it breaks, or another one leads.
+func (n *Node) under(ctx context.Context, leader Peer, changes <-chan raft.Observation) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- n.line(ctx, leader) }()
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-changes:
+			if n.leader() != leader {
+				cancel()
+			}
+		}
+	}
+}
+
+// line is one stream to the leader, from its welcome to its end.
+func (n *Node) line(ctx context.Context, leader Peer) error {
+	conn, err := n.seat.dial(leader.RPC)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	stream, err := ledgerv1.NewReplicaClient(conn).Follow(ctx)
+	if err != nil {
+		cancel()
+		return err
+	}
+	first, err := stream.Recv()
+	if err != nil {
+		cancel()
+		return err
+	}
+	l := &link{stream: stream, welcome: first.GetWelcome().GetRevision(), waiting: map[uint64]chan *ledgerv1.Answers{}}
+	n.takeHeard() // what was heard before says nothing of now
+	n.link.Store(l)
+	var reports sync.WaitGroup
+	reports.Go(func() { n.report(ctx, l) })
+	err = l.receive()
+	n.link.Store(nil)
+	l.end()
+	cancel()
+	reports.Wait()
+	return err
+}
+
+// report tells the leader of sessions that were heard from, often enough for its ticks.
+func (n *Node) report(ctx context.Context, l *link) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.config.Clock.After(max(time.Millisecond, n.tickInterval()/2)):
+		}
+		n.markLog()
+		heard := n.takeHeard()
+		if len(heard) == 0 {
+			continue
+		}
+		if l.send(&ledgerv1.FromFollower{Kind: &ledgerv1.FromFollower_Heard{Heard: &ledgerv1.Heard{Sessions: heard}}}) != nil {
+			return // the stream has ended, as receive will say
+		}
+	}
+}
+
+// link is a follower's end of its line to the leader.
+type link struct {
+	stream  ledgerv1.Replica_FollowClient
+	welcome uint64 // revision that the leader had when the line began
+
+	sends   sync.Mutex // one sends at a time, and proposals in their order
+	last    uint64     // batch sent; guarded by sends
+	mu      sync.Mutex
+	ended   bool
+	waiting map[uint64]chan *ledgerv1.Answers // by batch; closed without a value when the line ends
+}
+
+func (l *link) send(m *ledgerv1.FromFollower) error {
+	l.sends.Lock()
+	defer l.sends.Unlock()
+	return l.stream.Send(m)
+}
+
+// forward sends an entry for the leader's log.
+func (l *link) forward(entry []byte) (outcome func(n int) ([]answer, uint64)) {
+	l.sends.Lock()
+	defer l.sends.Unlock()
+	l.last++
+	answers := make(chan *ledgerv1.Answers, 1)
+	l.mu.Lock()
+	if l.ended {
+		close(answers)
+	} else {
+		l.waiting[l.last] = answers
+	}
+	l.mu.Unlock()
+	batch := &ledgerv1.Batch{Number: l.last, Entry: entry}
+	// If it fails the line ends, and the answer with it.
+	_ = l.stream.Send(&ledgerv1.FromFollower{Kind: &ledgerv1.FromFollower_Batch{Batch: batch}})
+	return func(n int) ([]answer, uint64) {
+		told := <-answers
+		if len(told.GetAnswers()) != n {
+			return same(n, errUnknown), 0
+		}
+		out := make([]answer, n)
+		for i, a := range told.Answers {
+			switch {
+			case a.Result != nil:
+				out[i].result = a.Result
+			case a.Unknown:
+				out[i].err = errUnknown
+			default:
+				out[i].err = ErrNoQuorum
+			}
+		}
+		return out, told.Revision
+	}
+}
+
+func (l *link) receive() error {
+	for {
+		m, err := l.stream.Recv()
+		if err != nil {
+			return err
+		}
+		told := m.GetAnswers()
+		l.mu.Lock()
+		answers := l.waiting[told.GetNumber()]
+		delete(l.waiting, told.GetNumber())
+		l.mu.Unlock()
+		if answers == nil {
+			return fmt.Errorf("the leader answers batch %d, which is not under way", told.GetNumber())
+		}
+		answers <- told
+	}
+}
+
+// end leaves all that is under way without an answer.
+func (l *link) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+	for _, answers := range l.waiting {
+		close(answers)
+	}
+	l.waiting = nil
+}

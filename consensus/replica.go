@@ -1,0 +1,274 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/hashicorp/raft"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
+)
+
+// caughtUp is how many log entries a member may be behind when it gets its vote.
+const caughtUp = 1024
+
+// replica serves the other replicas.
+type replica struct {
+	ledgerv1.UnimplementedReplicaServer
+	*Node
+}
+
+// RegisterRPC adds what other replicas call to a gRPC server, which must serve before a node of several gets its seat.
+func (n *Node) RegisterRPC(s grpc.ServiceRegistrar) {
+	ledgerv1.RegisterReplicaServer(s, replica{Node: n})
+}
+
+// Meet implements ledger.v1.Replica.
+func (r replica) Meet(context.Context, *ledgerv1.MeetRequest) (*ledgerv1.MeetReply, error) {
+	m := &ledgerv1.MeetReply{Id: r.config.ID, ClusterId: r.View().ClusterID}
+	for _, p := range r.seat.founders {
+		m.Founders = append(m.Founders, p.message())
+	}
+	if leader := r.leader(); leader.ID != "" {
+		m.Leader = leader.message()
+	}
+	return m, nil
+}
+
+// Join implements ledger.v1.Replica.
+func (r replica) Join(_ context.Context, q *ledgerv1.JoinRequest) (*ledgerv1.JoinReply, error) {
+	if err := r.rules(); err != nil {
+		return nil, err
+	}
+	if len(q.ClusterId) > 0 && string(q.ClusterId) != string(r.View().ClusterID) {
+		return nil, status.Errorf(codes.FailedPrecondition, "%s is of another cluster", q.GetMember().GetId())
+	}
+	r.seats.Lock()
+	defer r.seats.Unlock()
+	m := r.member(q.GetMember().GetId())
+	if m == nil {
+		return nil, status.Errorf(codes.NotFound, "%s is no member", q.GetMember().GetId())
+	}
+	voter, err := r.seatOf(m, q)
+	if err != nil {
+		return nil, status.Errorf(codes.Unavailable, "give %s its seat: %v", m.ID, err)
+	}
+	return &ledgerv1.JoinReply{Voter: voter}, nil
+}
+
+// rules is nil if this node leads and has applied all of the log.
+func (n *Node) rules() error {
+	if err := n.Ready(); err != nil {
+		return status.Error(codes.Unavailable, err.Error())
+	}
+	if !n.leads() {
+		return status.Errorf(codes.Unavailable, "%s does not lead", n.config.ID)
+	}
+	return nil
+}
+
+// seatOf gives a member the seat that it is due, and says whether that has a vote.
+func (n *Node) seatOf(m *Member, q *ledgerv1.JoinRequest) (voter bool, err error) {
+	core, seat := n.raft(), peerOf(q.Member).server()
+	switch {
+	case m.ID == n.config.ID:
+		return m.Voter, nil
+	case q.Empty:
+		// What it acknowledged before is lost: it may not be one of those who vote for a log without that.
+		if err := core.RemoveServer(seat.ID, 0, 0).Error(); err != nil {
+			return false, err
+		}
+		n.config.Log.Info("replica joins", "replica", m.ID, "address", string(seat.Address))
+		return false, core.AddNonvoter(seat.ID, seat.Address, 0, 0).Error()
+	case !m.Voter && q.Applied > 0 && q.Applied+caughtUp >= core.AppliedIndex():
+		n.config.Log.Info("replica has caught up and votes", "replica", m.ID)
+		return true, core.AddVoter(seat.ID, seat.Address, 0, 0).Error()
+	case m.address() != seat.Address && m.Voter:
+		return true, core.AddVoter(seat.ID, seat.Address, 0, 0).Error()
+	case m.address() != seat.Address:
+		return false, core.AddNonvoter(seat.ID, seat.Address, 0, 0).Error()
+	}
+	return m.Voter, nil
+}
+
+// Change implements ledger.v1.Replica.
+func (r replica) Change(_ context.Context, q *ledgerv1.ChangeRequest) (*ledgerv1.ChangeReply, error) {
+	if err := r.rules(); err != nil {
+		return nil, err
+	}
+	var err error
+	if q.Add != nil {
+		err = r.add(peerOf(q.Add))
+	} else {
+		err = r.remove(q.Remove)
+	}
+	switch {
+	case errors.Is(err, ErrMember):
+		return nil, status.Error(codes.FailedPrecondition, err.Error())
+	case err != nil:
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	return &ledgerv1.ChangeReply{}, nil
+}
+
+// Follow implements ledger.v1.Replica: it appends what a follower sends in its order, and tells the outcomes.
+func (r replica) Follow(stream ledgerv1.Replica_FollowServer) error {
+	if err := r.rules(); err != nil {
+		return err
+	}
+	ctx, cancel := r.scope()
+	defer cancel()
+	stop := context.AfterFunc(stream.Context(), cancel)
+	defer stop()
+	f := &follower{node: r.Node, stream: stream}
+	welcome := &ledgerv1.ToFollower{Kind: &ledgerv1.ToFollower_Welcome{Welcome: &ledgerv1.Welcome{Revision: r.Revision()}}}
+	if err := stream.Send(welcome); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- f.receive() }() // until the stream ends, which this function's return does
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return status.Errorf(codes.Unavailable, "%s is closed", r.config.ID)
+	}
+}
+
+// follower is the leader's end of a follower's line.
+type follower struct {
+	node   *Node
+	sends  sync.Mutex
+	stream ledgerv1.Replica_FollowServer
+}
+
+func (f *follower) receive() error {
+	for {
+		m, err := f.stream.Recv()
+		if err != nil {
+			return err
+		}
+		switch m := m.Kind.(type) {
+		case *ledgerv1.FromFollower_Heard:
+			for _, session := range m.Heard.Sessions {
+				f.node.Renew(session)
+			}
+		case *ledgerv1.FromFollower_Batch:
+			if err := f.submit(m.Batch); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// submit puts a batch in line, behind what the follower sent before.
+func (f *follower) submit(b *ledgerv1.Batch) error {
+	var entry ledgerv1.Entry
+	if err := proto.Unmarshal(b.Entry, &entry); err != nil {
+		return status.Errorf(codes.InvalidArgument, "decode batch: %v", err)
+	}
+	told := &ledgerv1.Answers{Number: b.Number, Answers: make([]*ledgerv1.Answer, len(entry.Proposals))}
+	var open sync.WaitGroup
+	open.Add(len(entry.Proposals))
+	for i, p := range entry.Proposals {
+		f.node.Submit(p, func(r *ledgerv1.Result, err error) {
+			told.Answers[i] = &ledgerv1.Answer{Result: r, Unknown: err != nil && (!errors.Is(err, ErrNoQuorum) || errors.Is(err, errUnknown))}
+			open.Done()
+		})
+	}
+	go func() { // at most two a follower, and each ends with its entries
+		open.Wait()
+		told.Revision = f.node.Revision()
+		f.sends.Lock()
+		defer f.sends.Unlock()
+		_ = f.stream.Send(&ledgerv1.ToFollower{Kind: &ledgerv1.ToFollower_Answers{Answers: told}}) // receive says why
+	}()
+	return nil
+}
+
+// AddMember makes a replica a member, which then receives the log and gets a vote once it has caught up. It goes through
+// the leader. ErrMember: the cluster has that name, or address, already.
+func (n *Node) AddMember(ctx context.Context, p Peer) error {
+	return n.change(ctx, &ledgerv1.ChangeRequest{Add: p.message()}, func() error { return n.add(p) })
+}
+
+// RemoveMember takes a replica out of the cluster, for ever or until it is added again with an empty disk. It goes through
+// the leader, which may be the one. ErrMember: there is none of that name, or no other.
+func (n *Node) RemoveMember(ctx context.Context, id string) error {
+	return n.change(ctx, &ledgerv1.ChangeRequest{Remove: id}, func() error { return n.remove(id) })
+}
+
+func (n *Node) change(ctx context.Context, q *ledgerv1.ChangeRequest, here func() error) error {
+	if err := n.Ready(); err != nil {
+		return err
+	}
+	if n.leads() {
+		return here()
+	}
+	leader := n.leader()
+	conn, err := n.seat.dial(leader.RPC)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_, err = ledgerv1.NewReplicaClient(conn).Change(ctx, q)
+	switch status.Code(err) {
+	case codes.OK:
+		return nil
+	case codes.FailedPrecondition:
+		return fmt.Errorf("%w: %s", ErrMember, status.Convert(err).Message())
+	}
+	return fmt.Errorf("%w: the leader %s: %w", ErrNoQuorum, leader.ID, err)
+}
+
+func (n *Node) add(p Peer) error {
+	n.seats.Lock()
+	defer n.seats.Unlock()
+	if len(n.config.Peers) == 0 {
+		return fmt.Errorf("%w: the others cannot reach %s: start it with --peers first, of itself alone if there are no others", ErrMember, n.config.ID)
+	}
+	for _, m := range n.Members() {
+		switch {
+		case m.Peer == p:
+			return nil
+		case m.ID == p.ID:
+			return fmt.Errorf("%w: %s is %s already; remove it first", ErrMember, p.ID, m.Peer)
+		case m.Raft == p.Raft || m.RPC == p.RPC:
+			return fmt.Errorf("%w: %s has an address of %s", ErrMember, m.ID, p)
+		}
+	}
+	server := p.server()
+	if err := n.raft().AddNonvoter(server.ID, server.Address, 0, 0).Error(); err != nil {
+		return fmt.Errorf("%w: add %s: %w", ErrNoQuorum, p.ID, err)
+	}
+	n.config.Log.Info("replica added", "replica", p.ID)
+	return nil
+}
+
+func (n *Node) remove(id string) error {
+	n.seats.Lock()
+	defer n.seats.Unlock()
+	voters := 0
+	for _, m := range n.Members() {
+		if m.Voter && m.ID != id {
+			voters++
+		}
+	}
+	switch {
+	case n.member(id) == nil:
+		return fmt.Errorf("%w: there is no replica %s", ErrMember, id)
+	case voters == 0:
+		return fmt.Errorf("%w: no other replica than %s has a vote", ErrMember, id)
+	}
+	if err := n.raft().RemoveServer(raft.ServerID(id), 0, 0).Error(); err != nil {
+		return fmt.Errorf("%w: remove %s: %w", ErrNoQuorum, id, err)
+	}
+	n.config.Log.Info("replica removed", "replica", id)
+	return nil
+}
