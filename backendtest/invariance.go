@@ -24,6 +24,8 @@ func runInvariance(t *testing.T, open Opener) {
 		{"gemma3/model-q8_0.gguf", Shape{KV: "f16"}},
 		{"qwen2/model-q8_0.gguf", Shape{KV: "f16"}}, // biases
 		{"llama/model-f16.gguf", Shape{KV: "f16"}},
+		{"qwen3moe/model-q8_0.gguf", Shape{KV: "f16"}}, // experts
+		{"gptoss/model-mxfp4.gguf", Shape{KV: "f16"}},  // experts with biases, sinks
 	} {
 		for _, c.shape.Ranks = range []int{1, 2} {
 			t.Run(fmt.Sprintf("%s/exact=%v/%s/tp%d", c.file, c.shape.Exact, c.shape.KV, c.shape.Ranks), func(t *testing.T) {

@@ -33,17 +33,26 @@ func RunTiny(t *testing.T, open Opener) {
 		{"gemma3", "", "golden", Shape{KV: "f16"}, tinyClose}, // BF16 weights as they stand
 		{"gemma3", "model-q8_0.gguf", "golden_q8_0", Shape{Exact: true, KV: "f32"}, tinyTolerance},
 		{"gemma3", "model-q8_0.gguf", "golden_q8_0", Shape{KV: "f16"}, tinyClose},
+		{"gptoss", "", "golden", Shape{Exact: true, KV: "f32"}, tinyTolerance},
+		{"gptoss", "model-mxfp4.gguf", "golden_mxfp4", Shape{Exact: true, KV: "f32"}, tinyTolerance},
+		{"gptoss", "model-mxfp4.gguf", "golden_mxfp4", Shape{KV: "f16"}, tinyClose},
 		{"llama", "model-f16.gguf", "golden", Shape{Exact: true, KV: "f32"}, tinyTolerance},
 		{"llama", "", "golden", Shape{KV: "f16"}, tinyClose},
 		{"llama", "model-q8_0.gguf", "golden_q8_0", Shape{Exact: true, KV: "f32"}, tinyTolerance},
 		{"llama", "model-q8_0.gguf", "golden_q8_0", Shape{KV: "f16"}, tinyClose},
 		{"mistral", "model-q8_0.gguf", "golden_q8_0", Shape{Exact: true, KV: "f32"}, tinyTolerance},
 		{"mistral", "model-q8_0.gguf", "golden_q8_0", Shape{KV: "f16"}, tinyClose},
+		{"phi3", "", "golden", Shape{Exact: true, KV: "f32"}, tinyTolerance},
+		{"phi3", "model-q8_0.gguf", "golden_q8_0", Shape{Exact: true, KV: "f32"}, tinyTolerance},
+		{"phi3", "model-q8_0.gguf", "golden_q8_0", Shape{KV: "f16"}, tinyClose},
 		{"qwen2", "model-q8_0.gguf", "golden_q8_0", Shape{Exact: true, KV: "f32"}, tinyTolerance},
 		{"qwen2", "model-q8_0.gguf", "golden_q8_0", Shape{KV: "f16"}, tinyClose},
 		{"qwen3", "", "golden", Shape{Exact: true, KV: "f32"}, tinyTolerance},
 		{"qwen3", "model-q8_0.gguf", "golden_q8_0", Shape{Exact: true, KV: "f32"}, tinyTolerance},
 		{"qwen3", "model-q8_0.gguf", "golden_q8_0", Shape{KV: "f16"}, tinyClose},
+		{"qwen3moe", "", "golden", Shape{Exact: true, KV: "f32"}, tinyTolerance},
+		{"qwen3moe", "model-q8_0.gguf", "golden_q8_0", Shape{Exact: true, KV: "f32"}, tinyTolerance},
+		{"qwen3moe", "model-q8_0.gguf", "golden_q8_0", Shape{KV: "f16"}, tinyClose},
 	} {
 		for _, c.shape.Ranks = range rankCounts {
 			t.Run(fmt.Sprintf("%s/%s/exact=%v/tp%d", c.name, c.file, c.shape.Exact, c.shape.Ranks), func(t *testing.T) {
@@ -52,7 +61,7 @@ func RunTiny(t *testing.T, open Opener) {
 		}
 	}
 	for name, file := range map[string]string{
-		"gemma3": "model-bf16.gguf", "llama": "model-f16.gguf",
+		"gemma3": "model-bf16.gguf", "gptoss": "model-f16.gguf", "llama": "model-f16.gguf", "qwen3moe": "model-bf16.gguf",
 	} {
 		for _, ranks := range rankCounts[:2] {
 			t.Run(fmt.Sprintf("%s/folder/tp%d", name, ranks), func(t *testing.T) {

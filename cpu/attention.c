@@ -3,6 +3,7 @@
 // Attention of query heads that share one key head, over paged keys and values.
 //
 // Maths:    out = Σ_p softmax_p(s[p]) v[p], p over (pos − window, pos], s[p] = scale · q·k[p], softly capped if asked for.
+//           A head's sink is one score more, without a value: the first partial has its maximum and sum.
 // Shapes:   q, out [tokens][heads][head_dim], tokens `stride` floats apart; keys and values [token in block][head_dim].
 // Numerics: positions are taken in tiles of 64, aligned to absolute position 0. In a tile: q·k is one 8-lane
 //           accumulator and the tree of vec.h; the maximum m; weights e^(s−m), their sum l by a fixed tree; o = Σ w·v,
@@ -121,11 +122,12 @@ INLINE void merge(float *m, float *l, float *o, float max, float sum, const floa
 }
 
 // one is one token's H heads.
-INLINE void one(const int H, const kv *c, const int32_t *table, const float *q, float *out, int pos, const int half) {
+INLINE void one(const int H, const kv *c, const int32_t *table, const float *sinks, const float *q, float *out, int pos,
+	const int half) {
 	const float never = -__builtin_inff();
 	float score[4][TILE], part[4 * MAX_HEAD], m[4], l[4];
 	const char *key[TILE];
-	for (int h = 0; h < H; h++) m[h] = never, l[h] = 0;
+	for (int h = 0; h < H; h++) m[h] = sinks ? sinks[h] : never, l[h] = sinks ? 1 : 0;
 	memset(out, 0, (size_t)H * c->head_dim * 4);
 	const int first = c->window && pos + 1 > c->window ? pos + 1 - c->window : 0;
 	for (int tile = first / TILE * TILE; tile <= pos; tile += TILE) {
@@ -153,9 +155,12 @@ INLINE void one(const int H, const kv *c, const int32_t *table, const float *q, 
 
 #define HEADS(NAME, HALF) \
 	KERNEL static void NAME(const kv *c, const int32_t *table, const float *q, float *out, int heads, int pos) { \
-		for (; heads >= 4; heads -= 4, q += 4 * c->head_dim, out += 4 * c->head_dim) one(4, c, table, q, out, pos, HALF); \
-		for (; heads >= 2; heads -= 2, q += 2 * c->head_dim, out += 2 * c->head_dim) one(2, c, table, q, out, pos, HALF); \
-		if (heads) one(1, c, table, q, out, pos, HALF); \
+		const float *s = c->sinks; \
+		for (; heads >= 4; heads -= 4, q += 4 * c->head_dim, out += 4 * c->head_dim, s = s ? s + 4 : s) \
+			one(4, c, table, s, q, out, pos, HALF); \
+		for (; heads >= 2; heads -= 2, q += 2 * c->head_dim, out += 2 * c->head_dim, s = s ? s + 2 : s) \
+			one(2, c, table, s, q, out, pos, HALF); \
+		if (heads) one(1, c, table, s, q, out, pos, HALF); \
 	}
 
 HEADS(heads_half, 1)

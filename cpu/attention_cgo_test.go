@@ -80,9 +80,16 @@ func TestAttentionKernel(t *testing.T) {
 							const heads = 7 // four, two and one at a time
 							q, got := normals(heads*headDim, 13), make([]float32, heads*headDim)
 							l := &model.Layer{Window: window}
-							attendSpan(&b.pages, b.place, head, l, 0.25, b.table, pointer(q), pointer(got), 0, heads, pos, 1)
+							var sinks []float32
+							from := unsafe.Pointer(nil)
+							if window != 40 { // both with sinks and without
+								sinks = (&allocator{memory: &b.memory}).floats(heads)
+								copy(sinks, normals(heads, 14))
+								from = pointer(sinks)
+							}
+							attendSpan(&b.pages, b.place, head, l, from, 0.25, b.table, pointer(q), pointer(got), 0, heads, pos, 1)
 							if want == nil {
-								want = softmaxAttention(q, k, v, headDim, lo, pos+1, 0.25)
+								want = softmaxAttention(q, k, v, sinks, headDim, lo, pos+1, 0.25)
 								near(t, "attention", got, want, 1e-5)
 								want = got
 							}
@@ -93,7 +100,10 @@ func TestAttentionKernel(t *testing.T) {
 							}
 							single := make([]float32, headDim)
 							for h := range heads {
-								attendSpan(&b.pages, b.place, head, l, 0.25, b.table, at(q, h*headDim), pointer(single), 0, 1, pos, 1)
+								if sinks != nil {
+									from = at(sinks, h)
+								}
+								attendSpan(&b.pages, b.place, head, l, from, 0.25, b.table, at(q, h*headDim), pointer(single), 0, 1, pos, 1)
 								near(t, "one head alone", single, got[h*headDim:(h+1)*headDim], 0)
 							}
 						}
@@ -104,8 +114,8 @@ func TestAttentionKernel(t *testing.T) {
 	}
 }
 
-// softmaxAttention is attention in f64.
-func softmaxAttention(q, k, v []float32, n, lo, hi int, scale float64) []float32 {
+// softmaxAttention is attention in f64; nil sinks are none.
+func softmaxAttention(q, k, v, sinks []float32, n, lo, hi int, scale float64) []float32 {
 	out := make([]float32, len(q))
 	for h := 0; h < len(q); h += n {
 		score, top, sum := make([]float64, hi), math.Inf(-1), 0.0
@@ -114,6 +124,10 @@ func softmaxAttention(q, k, v []float32, n, lo, hi int, scale float64) []float32
 				score[p] += float64(q[h+i]) * float64(k[p*n+i]) * scale
 			}
 			top = max(top, score[p])
+		}
+		if sinks != nil {
+			top = max(top, float64(sinks[h/n]))
+			sum = math.Exp(float64(sinks[h/n]) - top)
 		}
 		for p := lo; p < hi; p++ {
 			score[p] = math.Exp(score[p] - top)

@@ -44,7 +44,7 @@ func BenchmarkAttention(b *testing.B) {
 			p.fill(0, 0, size)
 			q, out := normals(heads*headDim, 1), make([]float32, heads*headDim)
 			for b.Loop() {
-				attendSpan(&p.pages, p.place, 0, &model.Layer{}, 0.0625, p.table, pointer(q), pointer(out), 0, heads, size-1, 1)
+				attendSpan(&p.pages, p.place, 0, &model.Layer{}, nil, 0.0625, p.table, pointer(q), pointer(out), 0, heads, size-1, 1)
 			}
 			b.ReportMetric(4*heads*headDim*float64(size)*float64(b.N)/b.Elapsed().Seconds()/1e9, "Gop/s")
 		})

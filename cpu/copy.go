@@ -14,14 +14,26 @@ func copyWeights(m *model.Model) *model.Model {
 	}
 	out := &model.Model{Decoder: m.Decoder, Share: m.Share}
 	out.Embedding, out.OutputNorm, out.Output = own(m.Embedding), own(m.OutputNorm), own(m.Output)
-	for _, l := range m.Weights {
+	forward := func(f *model.FeedForward) model.FeedForward {
+		return model.FeedForward{
+			Gate: own(f.Gate), Up: own(f.Up), Down: own(f.Down),
+			GateBias: own(f.GateBias), UpBias: own(f.UpBias), DownBias: own(f.DownBias),
+		}
+	}
+	for i := range m.Weights {
+		l := &m.Weights[i]
+		var experts []model.FeedForward
+		for e := range l.Experts {
+			experts = append(experts, forward(&l.Experts[e]))
+		}
 		out.Weights = append(out.Weights, model.LayerWeights{
 			AttnNorm: own(l.AttnNorm), PostAttnNorm: own(l.PostAttnNorm),
 			FFNNorm: own(l.FFNNorm), PostFFNNorm: own(l.PostFFNNorm),
 			QNorm: own(l.QNorm), KNorm: own(l.KNorm),
 			Q: own(l.Q), K: own(l.K), V: own(l.V), O: own(l.O),
 			QBias: own(l.QBias), KBias: own(l.KBias), VBias: own(l.VBias),
-			Gate: own(l.Gate), Up: own(l.Up), Down: own(l.Down),
+			Sinks: own(l.Sinks), OBias: own(l.OBias),
+			FeedForward: forward(&l.FeedForward), Router: own(l.Router), RouterBias: own(l.RouterBias), Experts: experts,
 		})
 	}
 	return out

@@ -69,9 +69,11 @@ void quantise_to(int format, const float *x, void *out, int cols);
 void rmsnorm(const float *x, const float *w, float *out, int cols, float eps);
 void rmsnorm_add(float *x, const float *branch, const float *w, int cols, float eps);
 void add(float *x, const float *branch, int cols);
+void add_scaled(float *x, const float *branch, float weight, int cols);
 void rope(float *x, const float *cos, const float *sin, int head_dim);
 void gated_gelu(const float *gate, const float *up, float *out, int n);
 void gated_silu(const float *gate, const float *up, float *out, int n);
+void gated_clamped(const float *gate, const float *up, float *out, int n, float limit, float alpha);
 
 // kv is one key head of one layer in the pages.
 typedef struct {
@@ -79,6 +81,7 @@ typedef struct {
 	size_t page_bytes, key_offset, value_offset; // bytes; keys in a page, values from keys
 	int block_shift, head_dim, half, window;     // window 0: full attention
 	float scale, cap; // cap: of soften in attention.c, 0 for none
+	const float *sinks; // [heads], null for none
 } kv;
 void kv_store(void *key, size_t value_offset, const float *k, const float *v, int head_dim, int half);
 void attend(const kv *c, const int32_t *table, const float *q, float *out, size_t stride, int heads, int pos, int n);

@@ -12,6 +12,7 @@ import (
 // kernels runs the layers in C: an op at a time over the whole batch, each op cut into chunks for the pool.
 //
 //	embed ▸ { norm ▸ QKV ▸ rope, store ▸ attend ▸ O ▸ add, norm ▸ gate, up ▸ gate·up ▸ down ▸ add } … ▸ norm ▸ output
+//	                                                            or experts: see mixture
 //
 // A matrix product reads activations that an earlier op has written in the formats of its weights: see quantise.
 type kernels struct {
@@ -39,7 +40,8 @@ type kernels struct {
 	spans     []span
 	products  products
 	outputs   []output
-	greedy    *greedy // nil: none
+	greedy    *greedy  // nil: none
+	mixture   *mixture // nil: dense
 	embedOp   task
 	enterOp   task
 	rotateOp  task
@@ -54,6 +56,22 @@ type kernels struct {
 // layerFormats are the activation formats that a layer's products read.
 type layerFormats struct {
 	qkv, o, ffn, down formats
+	experts           formats // of those in ffn, what experts read
+}
+
+func usesOf(w *packedLayer) layerFormats {
+	f := layerFormats{qkv: formatsOf(&w.q, &w.k, &w.v), o: formatsOf(&w.o)}
+	if w.router.w == nil {
+		f.ffn, f.down = formatsOf(&w.gate, &w.up), formatsOf(&w.down)
+		return f
+	}
+	f.ffn = formatsOf(&w.router)
+	for i := range w.experts {
+		e := &w.experts[i]
+		f.ffn[e.gate.format], f.ffn[e.up.format], f.down[e.down.format] = true, true, true
+		f.experts[e.gate.format], f.experts[e.up.format] = true, true
+	}
+	return f
 }
 
 // formats is a set.
@@ -81,9 +99,7 @@ func newKernels(d *rank, m *model.Model) (engine, error) {
 	for i := range m.Weights {
 		w := p.layer(&m.Weights[i])
 		k.layers = append(k.layers, w)
-		k.uses = append(k.uses, layerFormats{
-			qkv: formatsOf(&w.q, &w.k, &w.v), o: formatsOf(&w.o), ffn: formatsOf(&w.gate, &w.up), down: formatsOf(&w.down),
-		})
+		k.uses = append(k.uses, usesOf(&w))
 	}
 	a := &allocator{memory: d.memory, name: "activations"}
 	k.buffers(a)
@@ -91,25 +107,28 @@ func newKernels(d *rank, m *model.Model) (engine, error) {
 	k.embedOp.do, k.enterOp.do, k.rotateOp.do = k.embed, k.enter, k.rotateStore
 	k.attendOp.do, k.mixOp.do, k.middleOp.do = k.attend, k.quantiseMix, k.middle
 	k.gateOp.do, k.leaveOp.do, k.collectOp.do = k.gated, k.leave, k.collect
-	k.products.task.do = k.products.chunk
+	k.products.kernels, k.products.task.do = k, k.products.chunk
+	room := max(3, 2*m.Share.Experts.Len())
+	k.products.list, k.products.ends = make([]target, 0, room), make([]int, 0, room)
 	return k, errors.Join(p.err, a.err)
 }
 
 // buffers maps room for one step. Formats that no product reads get none.
 func (k *kernels) buffers(a *allocator) {
 	n, d := k.device.cfg.MaxBatchTokens, &k.d
-	// A line more than the rows: tokens a power of two apart would fall on the same sets of the first-level cache.
-	whole := func(rows int) int { return (rows+7)&^7 + 16 }
-	k.ldQ, k.ldKV = whole(k.share.Mix.Len()), whole(d.KVHeads*d.HeadDim)
-	k.ldFF, k.ldOut = whole(d.FeedForward), whole(d.Hidden)
+	k.ldQ, k.ldKV = wholeRows(k.share.Mix.Len()), wholeRows(d.KVHeads*d.HeadDim)
+	k.ldFF, k.ldOut = wholeRows(d.FeedForward), wholeRows(d.Hidden)
+	k.mixture = newMixture(k, a)
 	k.x, k.norm = a.floats(n*d.Hidden), a.floats(n*d.Hidden)
 	k.terms[afterO], k.terms[afterDown] = a.floats(n*k.ldOut), a.floats(n*k.ldOut)
 	k.q, k.mix, k.k, k.v = a.floats(n*k.ldQ), a.floats(n*k.ldQ), a.floats(n*k.ldKV), a.floats(n*k.ldKV)
-	k.gate, k.up = a.floats(n*k.ldFF), a.floats(n*k.ldFF)
+	forward := max(n, k.mixture.pairs())
+	k.gate, k.up = a.floats(forward*k.ldFF), a.floats(forward*k.ldFF)
 	for kind := range k.cos {
 		k.cos[kind], k.sin[kind] = a.floats(n*d.HeadDim/2), a.floats(n*d.HeadDim/2)
 	}
-	n = max(n, headRows)
+	k.spans = make([]span, 0, k.device.cfg.MaxRows+n/spanTokens+1)
+	n = max(n, headRows) + k.mixture.pairs()
 	for f := range formatCount {
 		cols := 0
 		if k.output.format == f {
@@ -130,8 +149,11 @@ func (k *kernels) buffers(a *allocator) {
 			k.act[f] = a.block(n * k.stride[f])
 		}
 	}
-	k.spans = make([]span, 0, k.device.cfg.MaxRows+n/spanTokens+1)
 }
+
+// wholeRows is room for the results of so many weight rows, and a line more: tokens a power of two apart would fall on
+// the same sets of the first-level cache.
+func wholeRows(rows int) int { return (rows+7)&^7 + 16 }
 
 func (k *kernels) join(all []engine) {
 	for _, e := range all {
@@ -179,9 +201,13 @@ func (k *kernels) forward(b *batch) {
 		k.multiply(n, into(&w.o, k.terms[afterO], k.ldOut))
 		k.device.partners.meet()
 		run(&k.middleOp, n)
-		k.multiply(n, into(&w.gate, k.gate, k.ldFF), into(&w.up, k.up, k.ldFF))
-		run(&k.gateOp, n)
-		k.multiply(n, into(&w.down, k.terms[afterDown], k.ldOut))
+		if k.mixture != nil {
+			k.mixture.run(n)
+		} else {
+			k.multiply(n, into(&w.gate, k.gate, k.ldFF), into(&w.up, k.up, k.ldFF))
+			run(&k.gateOp, n)
+			k.multiply(n, into(&w.down, k.terms[afterDown], k.ldOut))
+		}
 		k.device.partners.meet()
 		run(&k.leaveOp, n)
 	}
@@ -268,7 +294,11 @@ func (k *kernels) attend(chunk, _ int) {
 	table := k.batch.plan.Rows[s.row].Pages[place.Group]
 	share := k.d.Heads / k.d.KVHeads
 	from := s.lo*k.ldQ + head*share*k.d.HeadDim
-	attendSpan(&k.device.pages, place, head, &k.d.Layers[k.layer], k.d.QueryScale, table,
+	sinks := k.layers[k.layer].sinks
+	if sinks != nil {
+		sinks = unsafe.Add(sinks, 4*head*share)
+	}
+	attendSpan(&k.device.pages, place, head, &k.d.Layers[k.layer], sinks, k.d.QueryScale, table,
 		at(k.q, from), at(k.mix, from+k.share.MixSkip(k.d.HeadDim)), k.ldQ, share, int(k.batch.pos[s.lo]), s.hi-s.lo)
 }
 
@@ -279,15 +309,18 @@ func (k *kernels) quantiseMix(t, _ int) {
 // middle adds attention's branch to the residual stream and norms it for the feed-forward part.
 func (k *kernels) middle(t, _ int) {
 	w := &k.layers[k.layer]
-	k.addBranch(t, afterO, w.postAttnNorm)
+	k.addBranch(t, afterO, w.oBias, w.postAttnNorm)
 	k.normalise(t, w.ffnNorm, &k.uses[k.layer].ffn)
 }
 
 // leave adds the feed-forward branch.
-func (k *kernels) leave(t, _ int) { k.addBranch(t, afterDown, k.layers[k.layer].postFFNNorm) }
+func (k *kernels) leave(t, _ int) { k.addBranch(t, afterDown, nil, k.layers[k.layer].postFFNNorm) }
 
-func (k *kernels) addBranch(t, sum int, norm unsafe.Pointer) {
+func (k *kernels) addBranch(t, sum int, bias, norm unsafe.Pointer) {
 	x, branch := at(k.x, t*k.d.Hidden), k.total(t, sum)
+	if bias != nil {
+		addVector(branch, bias, k.d.Hidden)
+	}
 	if norm == nil {
 		addVector(x, branch, k.d.Hidden)
 		return
@@ -311,7 +344,7 @@ func (k *kernels) total(t, sum int) unsafe.Pointer {
 // gated is act(gate) ⊙ up of token t.
 func (k *kernels) gated(t, _ int) {
 	gate, up := at(k.gate, t*k.ldFF), at(k.up, t*k.ldFF)
-	gatedActivation(k.d.Activation, gate, up, k.d.FeedForward)
+	gatedActivation(&k.d, gate, up, k.d.FeedForward)
 	k.quantise(t, gate, k.d.FeedForward, &k.uses[k.layer].down)
 }
 

@@ -12,14 +12,24 @@ import (
 // N1: whole steps have the same logit bits and the same greedy token on every instruction set.
 func TestLevels(t *testing.T) {
 	needKernels(t)
+	for _, file := range []string{"model-q8_0.gguf", "qwen3moe/model-q8_0.gguf", "gptoss/model-mxfp4.gguf"} {
+		t.Run(file, func(t *testing.T) { checkLevels(t, file) })
+	}
+}
+
+func checkLevels(t *testing.T, file string) {
 	var want *model.Result
 	for _, l := range levels() {
-		d := tiny(t, "model-q8_0.gguf", tinyConfig())
+		d := tiny(t, file, tinyConfig())
 		k := d.engine.ranks[0].engine.(*kernels)
 		k.output.level = l
 		for i := range k.layers {
 			w := &k.layers[i]
-			for _, m := range []*packed{&w.q, &w.k, &w.v, &w.o, &w.gate, &w.up, &w.down} {
+			list := []*packed{&w.q, &w.k, &w.v, &w.o, &w.gate, &w.up, &w.down, &w.router}
+			for e := range w.experts {
+				list = append(list, &w.experts[e].gate, &w.experts[e].up, &w.experts[e].down)
+			}
+			for _, m := range list {
 				m.level = l
 			}
 		}

@@ -35,28 +35,37 @@ func rope(x, cos, sin unsafe.Pointer, headDim int) {
 	C.rope((*C.float)(x), (*C.float)(cos), (*C.float)(sin), C.int(headDim))
 }
 
-// gatedActivation is gate = act(gate) ⊙ up.
-func gatedActivation(a model.Activation, gate, up unsafe.Pointer, n int) {
-	if a == model.SiLU {
-		C.gated_silu((*C.float)(gate), (*C.float)(up), (*C.float)(gate), C.int(n))
-		return
+// addScaled is x += weight · branch.
+func addScaled(x, branch unsafe.Pointer, weight float32, cols int) {
+	C.add_scaled((*C.float)(x), (*C.float)(branch), C.float(weight), C.int(cols))
+}
+
+// gatedActivation is gate = act(gate, up).
+func gatedActivation(d *model.Decoder, gate, up unsafe.Pointer, n int) {
+	g, u := (*C.float)(gate), (*C.float)(up)
+	switch d.Activation {
+	case model.SiLU:
+		C.gated_silu(g, u, g, C.int(n))
+	case model.ClampedSwiGLU:
+		C.gated_clamped(g, u, g, C.int(n), C.float(d.GateLimit), model.GateAlpha)
+	default:
+		C.gated_gelu(g, u, g, C.int(n))
 	}
-	C.gated_gelu((*C.float)(gate), (*C.float)(up), (*C.float)(gate), C.int(n))
 }
 
 func storeKV(key unsafe.Pointer, valueOffset int, k, v unsafe.Pointer, headDim int, half bool) {
 	C.kv_store(key, C.size_t(valueOffset), (*C.float)(k), (*C.float)(v), C.int(headDim), flag(half))
 }
 
-// attendSpan is n tokens of one row from position pos, with the query heads of one key head.
-func attendSpan(p *pages, place model.Place, head int, l *model.Layer, scale float32, table []kvpool.PageID,
+// attendSpan is n tokens of one row from position pos, with the query heads of one key head and their sinks.
+func attendSpan(p *pages, place model.Place, head int, l *model.Layer, sinks unsafe.Pointer, scale float32, table []kvpool.PageID,
 	q, out unsafe.Pointer, stride, heads, pos, n int) {
 	c := C.kv{
 		pages: (*C.char)(unsafe.Pointer(&p.mem[0])), page_bytes: C.size_t(p.page),
 		key_offset:   C.size_t(p.layout.Offset(p.blockSize, place.Index, head) * p.elem),
 		value_offset: C.size_t(p.valueOffset()), block_shift: C.int(bits.TrailingZeros(uint(p.blockSize))),
 		head_dim: C.int(p.layout.HeadDim), half: flag(p.elem == 2), window: C.int(l.Window), scale: C.float(scale),
-		cap: C.float(l.ScoreCap),
+		cap: C.float(l.ScoreCap), sinks: (*C.float)(sinks),
 	}
 	C.attend(&c, (*C.int32_t)(unsafe.Pointer(&table[0])), (*C.float)(q), (*C.float)(out), C.size_t(stride),
 		C.int(heads), C.int(pos), C.int(n))

@@ -94,20 +94,30 @@ func (p *packer) vector(t *model.Tensor) unsafe.Pointer {
 // packedLayer is model.LayerWeights in the device's layout.
 type packedLayer struct {
 	attnNorm, postAttnNorm, ffnNorm, postFFNNorm, qNorm, kNorm unsafe.Pointer
-	qBias, kBias, vBias                                        unsafe.Pointer
+	qBias, kBias, vBias, oBias, sinks                          unsafe.Pointer
 
-	q, k, v, o, gate, up, down packed
+	q, k, v, o    packed
+	packedForward // of a dense layer
+	router        packed
+	routerBias    []float32
+	experts       []packedForward // the rank's
 }
 
 func (p *packer) layer(w *model.LayerWeights) packedLayer {
-	return packedLayer{
+	out := packedLayer{
 		attnNorm: p.vector(w.AttnNorm), postAttnNorm: p.vector(w.PostAttnNorm),
 		ffnNorm: p.vector(w.FFNNorm), postFFNNorm: p.vector(w.PostFFNNorm),
 		qNorm: p.vector(w.QNorm), kNorm: p.vector(w.KNorm),
 		qBias: p.vector(w.QBias), kBias: p.vector(w.KBias), vBias: p.vector(w.VBias),
+		oBias: p.vector(w.OBias), sinks: p.vector(w.Sinks),
 		q: p.matrix(w.Q), k: p.matrix(w.K), v: p.matrix(w.V), o: p.matrix(w.O),
-		gate: p.matrix(w.Gate), up: p.matrix(w.Up), down: p.matrix(w.Down),
 	}
+	if w.Router == nil {
+		out.packedForward = p.forward(&w.FeedForward)
+	} else {
+		p.mixtureOf(w, &out)
+	}
+	return out
 }
 
 // checkShape refuses sizes that the vector kernels do not take: they have no scalar tails (N3).

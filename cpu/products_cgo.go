@@ -2,25 +2,28 @@
 
 package cpu
 
-import "unsafe"
+import (
+	"slices"
+	"unsafe"
+)
 
-// products is one op of up to three matrix products over the same tokens, cut into runs of weight rows. A chunk
-// computes its rows for every token.
+// products is one op of several matrix products, each over some rows of activations, cut into runs of weight rows. A chunk
+// computes its weight rows for every row of activations of its product.
 type products struct {
 	kernels *kernels
 	task    task
-	list    [3]target
-	count   int
-	per     int    // groups of 8 rows in a chunk
-	chunks  [3]int // of each product
-	tokens  int
+	list    []target // of full capacity from Open on
+	ends    []int    // chunks of each product and of those before it
+	per     int      // groups of 8 rows in a chunk
 }
 
-// target is a product's weights and where its result goes.
+// target is a product's weights, the activations that it reads, and where its result goes.
 type target struct {
-	w   *packed
-	out []float32
-	ld  int
+	w      *packed
+	from   int // first row of activations
+	tokens int // rows
+	out    []float32
+	ld     int
 }
 
 func into(w *packed, out []float32, ld int) target { return target{w: w, out: out, ld: ld} }
@@ -42,37 +45,47 @@ func groupStep(tokens int) int {
 	return 4
 }
 
-// multiply runs the products.
+// multiply runs products over the step's tokens.
 func (k *kernels) multiply(tokens int, targets ...target) {
 	p := &k.products
-	p.kernels, p.tokens, p.count = k, tokens, copy(p.list[:], targets)
-	groups := 0
-	for i := range targets {
-		groups += targets[i].w.groups
+	p.list = append(p.list[:0], targets...)
+	for i := range p.list {
+		p.list[i].tokens = tokens
 	}
-	step := groupStep(tokens)
+	p.run()
+}
+
+// run runs the listed products.
+func (p *products) run() {
+	groups, fewest := 0, 2
+	for i := range p.list {
+		groups += p.list[i].w.groups
+		fewest = min(fewest, p.list[i].tokens)
+	}
+	step := groupStep(fewest)
 	p.per = min((groups/chunksWanted+step-1)/step*step, maxGroups)
-	if tokens > fewTokens {
-		for i := range targets {
-			p.per = min(p.per, chunkBytes/groupBytes(targets[i].w.kind, targets[i].w.cols)/step*step)
+	for i := range p.list {
+		if t := &p.list[i]; t.tokens > fewTokens {
+			p.per = min(p.per, chunkBytes/groupBytes(t.w.kind, t.w.cols)/step*step)
 		}
 	}
 	p.per = max(p.per, step)
 	n := 0
-	for i := range targets {
-		p.chunks[i] = (targets[i].w.groups + p.per - 1) / p.per
-		n += p.chunks[i]
+	p.ends = p.ends[:0]
+	for i := range p.list {
+		n += (p.list[i].w.groups + p.per - 1) / p.per
+		p.ends = append(p.ends, n)
 	}
-	k.device.pool.run(&p.task, n)
+	p.kernels.device.pool.run(&p.task, n)
 }
 
 func (p *products) chunk(c, _ int) {
-	i := 0
-	for c >= p.chunks[i] {
-		c -= p.chunks[i]
-		i++
+	i, _ := slices.BinarySearch(p.ends, c+1)
+	if i > 0 {
+		c -= p.ends[i-1]
 	}
 	k, t := p.kernels, &p.list[i]
 	lo, f := c*p.per, t.w.format
-	t.w.multiply(k.act[f], k.stride[f], unsafe.Pointer(&t.out[0]), t.ld, lo, min(lo+p.per, t.w.groups), p.tokens)
+	t.w.multiply(unsafe.Add(k.act[f], t.from*k.stride[f]), k.stride[f], unsafe.Pointer(&t.out[0]), t.ld, lo,
+		min(lo+p.per, t.w.groups), t.tokens)
 }

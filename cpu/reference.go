@@ -13,7 +13,8 @@ type reference struct {
 	device *rank
 	m      *model.Model // the rank's shard; tensors are copies
 	peers  []*reference // of all ranks
-	rows   [][]float32  // by worker: one dequantised weight row
+	routes routes
+	rows   [][]float32 // by worker: one dequantised weight row
 
 	x, h          []float32    // [tokens][hidden]: residual stream, normalised input or branch output
 	terms         [2][]float32 // [tokens][hidden]: the rank's products of O, and of Down
@@ -35,6 +36,7 @@ func newReference(d *rank, m *model.Model) *reference {
 	r.q, r.k, r.v = make([]float32, q), make([]float32, kv), make([]float32, kv)
 	r.mix = make([]float32, n*m.Share.Mix.Len())
 	r.gate, r.up = make([]float32, n*m.FeedForward), make([]float32, n*m.FeedForward)
+	r.routes = newRoutes(n, &m.Decoder)
 	for range d.cfg.Threads {
 		r.rows = append(r.rows, make([]float32, max(m.Hidden, m.FeedForward, m.Share.Mix.Len())))
 	}
@@ -78,17 +80,57 @@ func (r *reference) forward(b *batch) {
 		r.attention(i)
 		r.multiply(w.O, r.mix, r.terms[0], n)
 		r.sum(0, n)
+		addBias(r.h, w.OBias, n)
 		r.norm(r.h, r.h, w.PostAttnNorm, n, m.Hidden)
 		add(r.x, r.h, n*m.Hidden)
 
 		r.norm(r.h, r.x, w.FFNNorm, n, m.Hidden)
-		r.multiply(w.Gate, r.h, r.gate, n)
-		r.multiply(w.Up, r.h, r.up, n)
-		activate(m.Activation, r.gate, r.up, n*m.FeedForward)
-		r.multiply(w.Down, r.gate, r.terms[1], n)
+		if w.Router == nil {
+			r.feedForward(&w.FeedForward, r.h, r.terms[1], n)
+		} else {
+			r.experts(w, n)
+		}
 		r.sum(1, n)
 		r.norm(r.h, r.h, w.PostFFNNorm, n, m.Hidden)
 		add(r.x, r.h, n*m.Hidden)
+	}
+}
+
+// feedForward is Down·act(Gate·x + bG, Up·x + bU) + bD of n vectors.
+func (r *reference) feedForward(f *model.FeedForward, x, out []float32, n int) {
+	r.multiply(f.Gate, x, r.gate, n)
+	r.multiply(f.Up, x, r.up, n)
+	addBias(r.gate, f.GateBias, n)
+	addBias(r.up, f.UpBias, n)
+	activate(&r.m.Decoder, r.gate, r.up, n*r.m.FeedForward)
+	r.multiply(f.Down, r.gate, out, n)
+	addBias(out, f.DownBias, n)
+}
+
+// experts adds up what each of the rank's experts says of the tokens that chose it, experts ascending.
+func (r *reference) experts(w *model.LayerWeights, n int) {
+	m, out := r.m, r.terms[1]
+	logits := make([]float32, n*m.Experts)
+	r.multiply(w.Router, r.h, logits, n)
+	addBias(logits, w.RouterBias, n)
+	for t := range n {
+		r.routes.choose(t, logits[t*m.Experts:][:m.Experts])
+	}
+	r.routes.group(n)
+	clear(out[:n*m.Hidden])
+	x, y := make([]float32, n*m.Hidden), make([]float32, n*m.Hidden)
+	for e := range w.Experts {
+		pairs := r.routes.of(m.Share.Experts.Lo + e)
+		for i, p := range pairs {
+			copy(x[i*m.Hidden:], r.h[p.token*m.Hidden:][:m.Hidden])
+		}
+		r.feedForward(&w.Experts[e], x, y, len(pairs))
+		for i, p := range pairs {
+			to := out[p.token*m.Hidden:][:m.Hidden]
+			for k, v := range y[i*m.Hidden:][:m.Hidden] {
+				to[k] += float32(p.weight * v)
+			}
+		}
 	}
 }
 
@@ -184,16 +226,20 @@ func add(x, y []float32, n int) {
 	}
 }
 
-// activate is gate = act(gate) ⊙ up.
-func activate(a model.Activation, gate, up []float32, n int) {
+// activate is gate = act(gate, up).
+func activate(d *model.Decoder, gate, up []float32, n int) {
 	for i, x := range gate[:n] {
-		f := float64(x)
-		switch a {
+		f, u := float64(x), up[i]
+		switch d.Activation {
+		case model.ClampedSwiGLU:
+			f = min(f, float64(d.GateLimit))
+			f /= 1 + math.Exp(-model.GateAlpha*f)
+			u = min(max(u, -d.GateLimit), d.GateLimit) + 1
 		case model.GELUTanh:
 			f = 0.5 * f * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(f+0.044715*f*f*f)))
 		case model.SiLU:
 			f /= 1 + math.Exp(-f)
 		}
-		gate[i] = float32(f) * up[i]
+		gate[i] = float32(f) * u
 	}
 }

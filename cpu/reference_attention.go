@@ -12,12 +12,17 @@ import (
 type attendance struct {
 	layer model.Layer
 	place model.Place
+	sinks []float32 // by head; nil for none
 }
 
 // attention rotates q and k, writes k and v to their pages, and mixes values into r.mix.
 func (r *reference) attention(layer int) {
 	m, b := r.m, r.batch
 	r.att = attendance{layer: m.Layers[layer], place: r.device.pages.layout.Places[layer]}
+	if s := m.Weights[layer].Sinks; s != nil {
+		r.att.sinks = make([]float32, s.Cols())
+		model.Dequantise(s.Type, s.Data, r.att.sinks)
+	}
 	half := m.HeadDim / 2
 	cos, sin := make([]float32, half), make([]float32, half)
 	for t, pos := range b.pos {
@@ -73,7 +78,7 @@ func (r *reference) attend(t, _ int) {
 	table := b.plan.Rows[b.row[t]].Pages[r.att.place.Group]
 	last := int(b.pos[t])
 	first := firstPosition(kvpool.Group{Kind: r.att.layer.Kind, Window: r.att.layer.Window}, last)
-	scores := make([]float32, last+1-first)
+	scores := make([]float32, last+1-first, last+2-first)
 	for h := range m.Heads {
 		kv := h / (m.Heads / m.KVHeads)
 		q := r.q[(t*m.Heads+h)*m.HeadDim:][:m.HeadDim]
@@ -86,7 +91,11 @@ func (r *reference) attend(t, _ int) {
 			scores[p] = sum * m.QueryScale
 		}
 		softCap(scores, r.att.layer.ScoreCap)
-		softmax(scores)
+		if r.att.sinks != nil {
+			softmax(append(scores, r.att.sinks[h]))
+		} else {
+			softmax(scores)
+		}
 		out := r.mix[t*m.Share.Mix.Len()+m.Share.MixSkip(m.HeadDim)+h*m.HeadDim:][:m.HeadDim]
 		clear(out)
 		for p, weight := range scores {

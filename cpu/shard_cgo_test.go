@@ -21,7 +21,8 @@ func shardedModel(kind model.Type, r *rand.Rand) *model.Model {
 	q, kv := randomTensor(kind, 256, 768, r), randomTensor(kind, 256, 192, r)
 	ffn := randomTensor(kind, 256, 1280, r)
 	m.Weights = []model.LayerWeights{{
-		Q: q, K: kv, V: kv, O: randomTensor(kind, 768, 256, r), Gate: ffn, Up: ffn, Down: randomTensor(kind, 1280, 256, r),
+		Q: q, K: kv, V: kv, O: randomTensor(kind, 768, 256, r),
+		FeedForward: model.FeedForward{Gate: ffn, Up: ffn, Down: randomTensor(kind, 1280, 256, r)},
 	}}
 	return m
 }

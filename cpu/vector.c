@@ -48,6 +48,13 @@ KERNEL void add(float *x, const float *branch, int cols) {
 		_mm256_storeu_ps(x + i, _mm256_add_ps(_mm256_loadu_ps(x + i), _mm256_loadu_ps(branch + i)));
 }
 
+// add_scaled is x += weight · branch.
+KERNEL void add_scaled(float *x, const float *branch, float weight, int cols) {
+	const __m256 w = _mm256_set1_ps(weight);
+	for (int i = 0; i < cols; i += 8)
+		_mm256_storeu_ps(x + i, _mm256_fmadd_ps(w, _mm256_loadu_ps(branch + i), _mm256_loadu_ps(x + i)));
+}
+
 // rope turns the pairs (i, i + head_dim/2) of one head by the angles whose cos and sin are given.
 KERNEL void rope(float *x, const float *cos, const float *sin, int head_dim) {
 	float *y = x + head_dim / 2;
@@ -80,5 +87,17 @@ KERNEL void gated_silu(const float *gate, const float *up, float *out, int n) {
 	for (int i = 0; i < n; i += 8) {
 		const __m256 x = _mm256_loadu_ps(gate + i);
 		_mm256_storeu_ps(out + i, _mm256_mul_ps(logistic(x, x), _mm256_loadu_ps(up + i)));
+	}
+}
+
+// gated_clamped is x / (1 + e^−αx) · (y + 1), x the gate, at most the limit, y up, within it on both sides. The order of
+// operands lets a NaN through.
+KERNEL void gated_clamped(const float *gate, const float *up, float *out, int n, float limit, float alpha) {
+	const __m256 hi = _mm256_set1_ps(limit), lo = _mm256_set1_ps(-limit), a = _mm256_set1_ps(alpha);
+	for (int i = 0; i < n; i += 8) {
+		const __m256 x = _mm256_min_ps(hi, _mm256_loadu_ps(gate + i));
+		const __m256 y = _mm256_max_ps(lo, _mm256_min_ps(hi, _mm256_loadu_ps(up + i)));
+		const __m256 g = logistic(x, _mm256_mul_ps(a, x));
+		_mm256_storeu_ps(out + i, _mm256_mul_ps(g, _mm256_add_ps(y, _mm256_set1_ps(1.0f))));
 	}
 }

@@ -55,12 +55,13 @@ func TestVectorKernels(t *testing.T) {
 		add(want, x, n)
 		near(t, "add", sum, want, 0)
 
-		for _, a := range []model.Activation{model.GELUTanh, model.SiLU} {
+		for _, a := range []model.Activation{model.GELUTanh, model.SiLU, model.ClampedSwiGLU} {
+			d := &model.Decoder{Activation: a, GateLimit: 7}
 			for i := range x { // wide, to reach both ends of the exponential
 				got[i], want[i] = 40*x[i], 40*x[i]
 			}
-			gatedActivation(a, pointer(got), pointer(y), n)
-			activate(a, want, y, n)
+			gatedActivation(d, pointer(got), pointer(y), n)
+			activate(d, want, y, n)
 			near(t, "gated activation", got, want, 2e-6)
 		}
 	}
@@ -71,7 +72,7 @@ func TestRopeKernel(t *testing.T) {
 	needKernels(t)
 	for _, n := range []int{16, 32, 64, 128, 256} {
 		cos, sin := make([]float32, n/2), make([]float32, n/2)
-		rotation(&model.Layer{RopeBase: 10000, RopeScale: 0.5}, n, 1234, cos, sin)
+		rotation(&model.Layer{RopeBase: 10000, RopeScale: 0.5, RopeGain: 1.5}, n, 1234, cos, sin)
 		got := normals(n, 4)
 		want := append([]float32(nil), got...)
 		rope(pointer(got), pointer(cos), pointer(sin), n)

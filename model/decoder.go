@@ -10,7 +10,9 @@ import (
 type Decoder struct {
 	Architecture string
 	Hidden       int // width of the residual stream
-	FeedForward  int // width between Up and Down
+	FeedForward  int // width between Up and Down, of each expert
+	Experts      int // 0: feed-forward parts are dense
+	ExpertsUsed  int // by each token
 	Heads        int // query heads
 	KVHeads      int // key and value heads; Heads is a multiple
 	HeadDim      int // elements of a query, key or value head
@@ -18,6 +20,7 @@ type Decoder struct {
 	Context      int // positions that the model was trained for
 	Epsilon      float32
 	Activation   Activation
+	GateLimit    float32 // of ClampedSwiGLU
 	// EmbedScale multiplies embeddings, QueryScale the products q·k.
 	EmbedScale float32
 	QueryScale float32
@@ -31,9 +34,10 @@ type Layer struct {
 	Kind   kvpool.Kind
 	Window int // positions, 0 for full attention
 	// The angle of pair i at a position is RopeScale · position · RopeBase^(−2i/HeadDim) / RopeFactors[i]. Pair i is
-	// elements i and i + HeadDim/2.
+	// elements i and i + HeadDim/2. Turned pairs are multiplied by RopeGain.
 	RopeBase    float64
 	RopeScale   float64
+	RopeGain    float64
 	RopeFactors []float32 // [HeadDim/2], nil for ones
 	// ScoreCap bounds QueryScale · q·k, as Decoder.LogitCap does logits; 0 for none.
 	ScoreCap float32
@@ -49,7 +53,6 @@ func readDecoder(k *keyReader) Decoder {
 	d := Decoder{
 		Architecture: k.name,
 		Hidden:       k.size("embedding_length"),
-		FeedForward:  k.size("feed_forward_length"),
 		Heads:        k.size("attention.head_count"),
 		Context:      k.size("context_length"),
 		Epsilon:      float32(k.float("attention.layer_norm_rms_epsilon", 0)),
@@ -64,9 +67,10 @@ func readDecoder(k *keyReader) Decoder {
 	if arch.scaleEmbed {
 		d.EmbedScale = float32(math.Sqrt(float64(d.Hidden)))
 	}
+	k.forward(&d, arch)
 	d.LogitCap = k.softCap("final_logit_softcapping", arch, 30)
 	if k.err == nil {
-		d.Layers = k.layers(arch, layers)
+		d.Layers = k.layers(arch, &d, layers)
 	}
 	return d
 }
@@ -113,7 +117,7 @@ func (k *keyReader) attention(d *Decoder, layers int) {
 }
 
 // layers decides kind and rope of each layer.
-func (k *keyReader) layers(arch architecture, n int) []Layer {
+func (k *keyReader) layers(arch architecture, d *Decoder, n int) []Layer {
 	base := k.float("rope.freq_base", 10000)
 	baseSWA := base
 	if arch.ropeSWA > 0 {
@@ -122,14 +126,13 @@ func (k *keyReader) layers(arch architecture, n int) []Layer {
 	if !(base > 0 && baseSWA > 0) {
 		k.fail("rope.freq_base", "rope bases %g and %g must be positive", base, baseSWA)
 	}
-	full := Layer{Kind: kvpool.Full, RopeBase: base, RopeScale: k.ropeScale()}
-	sliding := Layer{Kind: kvpool.Sliding, RopeBase: baseSWA, RopeScale: 1}
-	if k.has("attention.sliding_window") {
-		sliding.Window = k.size("attention.sliding_window")
-		if !arch.window {
-			k.fail("attention.sliding_window", "sliding layers of a %s model are not supported", k.name)
-		}
+	full := Layer{Kind: kvpool.Full, RopeBase: base, RopeScale: 1, RopeGain: 1}
+	k.ropeScaling(&full, arch, d)
+	sliding := full
+	if arch.ropeSWA > 0 { // a rope of their own, without scaling
+		sliding = Layer{RopeBase: baseSWA, RopeScale: 1, RopeGain: 1}
 	}
+	sliding.Kind, sliding.Window = kvpool.Sliding, k.window(arch)
 	full.ScoreCap = k.softCap("attn_logit_softcapping", arch, 50)
 	sliding.ScoreCap = full.ScoreCap
 	list := make([]Layer, n)
@@ -163,16 +166,45 @@ func (k *keyReader) pattern(arch architecture, n int, windowed bool) []bool {
 	return slides
 }
 
-// ropeScale is the factor on positions of full layers: linear scaling, or none.
-func (k *keyReader) ropeScale() float64 {
-	kind, ok := k.file.String(k.key("rope.scaling.type"))
-	if !ok || kind == "none" {
-		return 1
+// window is the width of sliding layers, 0 if none slides.
+func (k *keyReader) window(arch architecture) int {
+	const key = "attention.sliding_window"
+	if n, ok := k.file.Uint(k.key(key)); !k.has(key) || arch.window && arch.fullEvery == 0 && ok && n == 0 {
+		return 0 // where all layers slide or none, 0 is no window
 	}
-	factor := k.float("rope.scaling.factor", 1)
-	if kind != "linear" || !(factor > 0) {
-		k.fail("rope.scaling.type", "rope scaling %.32q with factor %g is not supported", kind, factor)
-		return 1
+	if !arch.window {
+		k.fail(key, "sliding layers of a %s model are not supported", k.name)
 	}
-	return 1 / factor
+	return k.size(key)
 }
+
+// forward reads the sizes of the feed-forward part. Where all layers have experts, the width of a dense part says
+// nothing.
+func (k *keyReader) forward(d *Decoder, arch architecture) {
+	if d.Activation == ClampedSwiGLU {
+		limit := k.float("swiglu_limit", 7)
+		if !(limit > 0 && limit <= math.MaxFloat32) {
+			k.fail("swiglu_limit", "a limit of %g is not supported", limit)
+		}
+		d.GateLimit = float32(limit)
+	}
+	if !arch.experts {
+		d.FeedForward = k.size("feed_forward_length")
+		if n, ok := k.file.Uint(k.key("expert_count")); k.has("expert_count") && (!ok || n != 0) {
+			k.fail("expert_count", "experts of a %s model are not supported", k.name)
+		}
+		return
+	}
+	d.FeedForward = k.size("expert_feed_forward_length")
+	d.Experts, d.ExpertsUsed = k.size("expert_count"), k.size("expert_used_count")
+	if d.ExpertsUsed > d.Experts || d.Experts > MaxExperts {
+		k.fail("expert_used_count", "%d of %d experts: want at most all of them, and at most %d", d.ExpertsUsed, d.Experts,
+			MaxExperts)
+	}
+	if n, ok := k.file.Uint(k.key("expert_shared_count")); ok && n > 0 {
+		k.fail("expert_shared_count", "experts that every token uses are not supported")
+	}
+}
+
+// MaxExperts is more than any layer has.
+const MaxExperts = 1 << 12

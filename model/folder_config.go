@@ -13,16 +13,20 @@ type checkpoint struct {
 	activation  string
 	ropeTheta   float64 // where the configuration has none
 	normPlusOne bool    // norms are stored as their distance from 1
-	sandwich    bool    // post_attention_layernorm is what its name says, not the norm before the feed-forward part
+	sandwich    bool    // GGUF too calls post_attention_layernorm by its place, not as the norm before feed-forward
 	window      bool    // sliding_window counts; the classes without it have one only with use_sliding_window
+	biases      bool    // attention_bias is true; else false
 }
 
 // checkpoints are the classes that Berth reads, by config.json's architectures.
 var checkpoints = map[string]checkpoint{
-	"LlamaForCausalLM":   {arch: "llama", activation: "silu", ropeTheta: 1e4},
-	"MistralForCausalLM": {arch: "llama", activation: "silu", ropeTheta: 1e4, window: true},
-	"Qwen2ForCausalLM":   {arch: "qwen2", activation: "silu", ropeTheta: 1e4},
-	"Qwen3ForCausalLM":   {arch: "qwen3", activation: "silu", ropeTheta: 1e4},
+	"LlamaForCausalLM":    {arch: "llama", activation: "silu", ropeTheta: 1e4},
+	"MistralForCausalLM":  {arch: "llama", activation: "silu", ropeTheta: 1e4, window: true},
+	"GptOssForCausalLM":   {arch: "gpt-oss", activation: "silu", ropeTheta: 150000, sandwich: true, window: true, biases: true},
+	"Phi3ForCausalLM":     {arch: "phi3", activation: "silu", ropeTheta: 1e4, window: true},
+	"Qwen3MoeForCausalLM": {arch: "qwen3moe", activation: "silu", ropeTheta: 1e4},
+	"Qwen2ForCausalLM":    {arch: "qwen2", activation: "silu", ropeTheta: 1e4},
+	"Qwen3ForCausalLM":    {arch: "qwen3", activation: "silu", ropeTheta: 1e4},
 	"Gemma2ForCausalLM": {arch: "gemma2", activation: "gelu_pytorch_tanh", ropeTheta: 1e4, normPlusOne: true,
 		sandwich: true, window: true},
 	"Gemma3ForCausalLM": {arch: "gemma3", activation: "gelu_pytorch_tanh", ropeTheta: 1e6, normPlusOne: true,
@@ -36,6 +40,10 @@ var sizes = []struct {
 }{
 	{"hidden_size", "embedding_length", true},
 	{"intermediate_size", "feed_forward_length", true},
+	{"moe_intermediate_size", "expert_feed_forward_length", false},
+	{"num_experts", "expert_count", false},
+	{"num_local_experts", "expert_count", false}, // transformers 5 and gpt-oss
+	{"num_experts_per_tok", "expert_used_count", false},
 	{"num_hidden_layers", "block_count", true},
 	{"num_attention_heads", "attention.head_count", true},
 	{"num_key_value_heads", "attention.head_count_kv", false},
@@ -46,9 +54,11 @@ var sizes = []struct {
 // undescribed are fields that change the model in ways that no architecture here describes, unless they are absent,
 // null or this.
 var undescribed = map[string]string{
-	"attention_bias": "false", "mlp_bias": "false", "use_bidirectional_attention": "false",
+	"mlp_bias": "false", "use_bidirectional_attention": "false",
 	"use_sliding_window":    "false",
 	"partial_rotary_factor": "1.0", "quantization_config": "null",
+	"decoder_sparse_step": "1", "mlp_only_layers": "[]", "norm_topk_prob": "true",
+	"swiglu_alpha": "1.702",
 }
 
 // configReader turns the fields of config.json into keys. Both styles are read: that of released checkpoints
@@ -97,12 +107,9 @@ func (c *configReader) checkpoint() checkpoint {
 func (c *configReader) translate(kind checkpoint) {
 	c.file.keys["general.architecture"] = stringValue("config.json: architectures", kind.arch)
 	for field, plain := range undescribed {
-		raw, has := c.fields[field]
-		same := !has || string(raw) == "null" || string(raw) == plain || plain == "1.0" && string(raw) == "1"
-		if !same {
-			c.fail(field, "%.32s is not supported", bytes.TrimSpace(raw))
-		}
+		c.only(field, plain)
 	}
+	c.only("attention_bias", fmt.Sprint(kind.biases))
 	for _, s := range sizes {
 		var n int64
 		if c.get(s.field, &n) {
@@ -115,6 +122,10 @@ func (c *configReader) translate(kind checkpoint) {
 	if c.get("rms_norm_eps", &x) {
 		c.set("attention.layer_norm_rms_epsilon", floatValue("config.json: rms_norm_eps", x))
 	}
+	if c.get("swiglu_limit", &x) {
+		c.set("swiglu_limit", floatValue("config.json: swiglu_limit", x))
+	}
+	c.experts(kind)
 	if c.get("query_pre_attn_scalar", &x) {
 		c.set("attention.scale", doubleValue("config.json: query_pre_attn_scalar", 1/math.Sqrt(x)))
 	}
@@ -134,6 +145,29 @@ func (c *configReader) translate(kind checkpoint) {
 		tied = !has
 	}
 	c.untie(tied)
+}
+
+// only refuses a field that says anything but plain.
+func (c *configReader) only(field, plain string) {
+	raw, has := c.fields[field]
+	same := !has || string(raw) == "null" || string(raw) == plain || plain == "1.0" && string(raw) == "1"
+	if !same {
+		c.fail(field, "%.32s is not supported", bytes.TrimSpace(raw))
+	}
+}
+
+// experts sets what the configuration says in other ways than GGUF.
+func (c *configReader) experts(kind checkpoint) {
+	if !architectures[kind.arch].experts {
+		return
+	}
+	if _, has := c.fields["norm_topk_prob"]; !has && kind.arch == "qwen3moe" {
+		c.fail("norm_topk_prob", "is absent, which is false: only true is supported")
+	}
+	width := c.prefix + "expert_feed_forward_length"
+	if _, has := c.file.keys[width]; !has {
+		c.file.keys[width] = c.file.keys[c.prefix+"feed_forward_length"]
+	}
 }
 
 // activation checks the field of either name: Gemma's older configurations have a hidden_act that nothing reads.

@@ -41,7 +41,8 @@ func madeFolder(t *testing.T, m *Model, name, class, config string) string {
 	candidates := []string{"model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"}
 	for i := range m.Layers {
 		for part := range layerNames {
-			if !strings.HasPrefix(part, "pre_") && !strings.HasPrefix(part, "post_feed") { // Gemma's
+			if !strings.HasPrefix(part, "pre_") && !strings.HasPrefix(part, "post_feed") && // Gemma's
+				!strings.HasPrefix(part, "mlp.gate_up") { // Phi's
 				candidates = append(candidates, fmt.Sprintf("model.layers.%d.%s", i, part))
 			}
 		}

@@ -3,6 +3,7 @@ package model
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -30,6 +31,14 @@ var layerNames = map[string]string{
 	"self_attn.v_proj.bias":             "attn_v.bias",
 	"self_attn.q_norm.weight":           "attn_q_norm.weight",
 	"self_attn.k_norm.weight":           "attn_k_norm.weight",
+	"self_attn.o_proj.bias":             "attn_output.bias",
+	"self_attn.sinks":                   "attn_sinks.weight",
+	"self_attn.qkv_proj.weight":         "attn_qkv.weight",
+	"mlp.gate_up_proj.weight":           "ffn_up.weight", // gate above up: see architecture.fused
+	"mlp.gate.weight":                   "ffn_gate_inp.weight",
+	"mlp.router.weight":                 "ffn_gate_inp.weight",
+	"mlp.router.bias":                   "ffn_gate_inp.bias",
+	"mlp.experts.down_proj_bias":        "ffn_down_exps.bias",
 	"mlp.gate_proj.weight":              "ffn_gate.weight",
 	"mlp.up_proj.weight":                "ffn_up.weight",
 	"mlp.down_proj.weight":              "ffn_down.weight",
@@ -48,6 +57,9 @@ func (k checkpoint) ggufName(name string) string {
 	}
 	to, ok := layerNames[part]
 	if !ok {
+		to, ok = expertName(part)
+	}
+	if !ok {
 		return name
 	}
 	if k.sandwich && part == "post_attention_layernorm.weight" {
@@ -56,12 +68,27 @@ func (k checkpoint) ggufName(name string) string {
 	return "blk." + number + "." + to
 }
 
+// expertName is GGUF's name, as its older files had them, of an expert's matrix.
+func expertName(part string) (string, bool) {
+	rest, _ := strings.CutPrefix(part, "mlp.experts.")
+	number, matrix, _ := strings.Cut(rest, ".")
+	n, err := strconv.Atoi(number)
+	to, ok := map[string]string{
+		"gate_proj.weight": "ffn_gate", "up_proj.weight": "ffn_up", "down_proj.weight": "ffn_down",
+	}[matrix]
+	return fmt.Sprintf("%s.%d.weight", to, n), ok && err == nil && strconv.Itoa(n) == number && n >= 0
+}
+
 // rename gives the tensors GGUF's names and form. Buffers that some old checkpoints keep, and that say nothing which
 // the configuration does not, are left out, as transformers does.
 func (f *folder) rename(kind checkpoint) {
-	kept := f.file.tensors[:0]
+	kept := make([]Tensor, 0, len(f.file.tensors))
 	for _, t := range f.file.tensors {
 		if strings.HasSuffix(t.Name, ".rotary_emb.inv_freq") {
+			continue
+		}
+		if parts, ok := f.stacked(kind, t); ok {
+			kept = append(kept, parts...)
 			continue
 		}
 		t.Name = kind.ggufName(t.Name)

@@ -10,14 +10,21 @@ const maxHead = 1 << 16
 
 // ropeFields are the parameters of rope in config.json: rope_scaling, rope_parameters, or one of the latter's parts.
 type ropeFields struct {
-	Theta   *float64 `json:"rope_theta"`
-	Kind    string   `json:"rope_type"`
-	OldKind string   `json:"type"`
-	Factor  float64  `json:"factor"`
-	Low     float64  `json:"low_freq_factor"`
-	High    float64  `json:"high_freq_factor"`
-	Context float64  `json:"original_max_position_embeddings"`
-	Partial *float64 `json:"partial_rotary_factor"`
+	Theta   *float64  `json:"rope_theta"`
+	Kind    string    `json:"rope_type"`
+	OldKind string    `json:"type"`
+	Factor  float64   `json:"factor"`
+	Low     float64   `json:"low_freq_factor"`
+	High    float64   `json:"high_freq_factor"`
+	Context float64   `json:"original_max_position_embeddings"`
+	Fast    *float64  `json:"beta_fast"`
+	Slow    *float64  `json:"beta_slow"`
+	Whole   *bool     `json:"truncate"`
+	Gain    *float64  `json:"attention_factor"`
+	MScale  *float64  `json:"mscale"`
+	Short   []float32 `json:"short_factor"`
+	Long    []float32 `json:"long_factor"`
+	Partial *float64  `json:"partial_rotary_factor"`
 
 	Full    json.RawMessage `json:"full_attention"`
 	Sliding json.RawMessage `json:"sliding_attention"`
@@ -88,9 +95,57 @@ func (c *configReader) scaling(r *ropeFields) {
 		c.set("rope.scaling.factor", floatValue("config.json: rope_scaling", r.Factor))
 	case "llama3":
 		c.ropeFactors(r)
+	case "yarn":
+		c.yarn(r)
+	case "longrope", "su":
+		c.longrope(r)
 	default:
 		c.fail("rope_scaling", "type %.32q is not supported", r.kind())
 	}
+}
+
+// yarn sets GGUF's keys, and one of Berth's own for what GGUF has no key for.
+func (c *configReader) yarn(r *ropeFields) {
+	const from = "config.json: rope_scaling"
+	if r.MScale != nil {
+		c.fail("rope_scaling", "yarn with mscale is not supported")
+	}
+	c.set("rope.scaling.type", stringValue(from, "yarn"))
+	c.set("rope.scaling.factor", floatValue(from, r.Factor))
+	if r.Context > 0 {
+		c.set("rope.scaling.original_context_length", integerValue(from, int64(r.Context)))
+	}
+	for key, x := range map[string]*float64{"yarn_beta_fast": r.Fast, "yarn_beta_slow": r.Slow} {
+		if x != nil {
+			c.set("rope.scaling."+key, floatValue(from, *x))
+		}
+	}
+	if r.Whole != nil {
+		c.set("rope.scaling.yarn_truncate", boolValue(from, *r.Whole))
+	}
+	if r.Gain != nil { // all of it; GGUF's is a factor on what yarn has by itself
+		c.set("rope.scaling.attn_factor", doubleValue(from, *r.Gain/(1+0.1*math.Log(r.Factor))))
+	}
+}
+
+// longrope sets GGUF's keys, and adds its tensors of factors.
+func (c *configReader) longrope(r *ropeFields) {
+	const from = "config.json: rope_scaling"
+	if r.Context == 0 { // beside rope_scaling in older files
+		c.get("original_max_position_embeddings", &r.Context)
+	}
+	if len(r.Short) == 0 || len(r.Long) == 0 || r.Context < 1 {
+		c.fail("rope_scaling", "longrope with %d short and %d long factors and original_max_position_embeddings %g",
+			len(r.Short), len(r.Long), r.Context)
+		return
+	}
+	c.set("rope.scaling.original_context_length", integerValue(from, int64(r.Context)))
+	if r.Gain != nil {
+		c.set("rope.scaling.attn_factor", doubleValue(from, *r.Gain))
+	}
+	c.file.tensors = append(c.file.tensors, floatTensor(shortFactors, r.Short, len(r.Short)),
+		floatTensor(longFactors, r.Long, len(r.Long)))
+	c.order()
 }
 
 // ropeFactors adds the tensor that GGUF has for Llama 3's scaling: frequencies whose wavelength is long beside the

@@ -15,6 +15,8 @@ const (
 	tokenUser    = 4
 	tokenUnused  = 5
 	tokenByte    = 6
+	// tokenStrip is tokenizer.ControlStrip: Berth's own.
+	tokenStrip = 7
 )
 
 // EndTokens is the key of all ids that end a generation, where a folder's generation_config.json lists them; GGUF has
@@ -162,11 +164,15 @@ func (v *vocabulary) collect() {
 		if beyond[t.Text] {
 			continue
 		}
-		if t.SingleWord || t.LStrip || t.RStrip {
-			v.fail("added token %.64q takes the text around it: single_word, lstrip and rstrip are not supported", t.Text)
+		if t.SingleWord || t.LStrip || t.RStrip && !t.Special {
+			v.fail("added token %.64q takes the text around it: single_word and lstrip are not supported, rstrip only in "+
+				"special tokens", t.Text)
 		}
 		typ := int32(tokenUser)
-		if t.Special {
+		switch {
+		case t.RStrip:
+			typ = tokenStrip
+		case t.Special:
 			typ = tokenControl
 		}
 		v.put(t.Text, t.ID, typ)

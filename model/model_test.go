@@ -196,8 +196,8 @@ func TestDecoderOfGemma3(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	full := Layer{Kind: kvpool.Full, RopeBase: 1e6, RopeScale: 1}
-	sliding := Layer{Kind: kvpool.Sliding, Window: 32, RopeBase: 1e4, RopeScale: 1}
+	full := Layer{Kind: kvpool.Full, RopeBase: 1e6, RopeScale: 1, RopeGain: 1}
+	sliding := Layer{Kind: kvpool.Sliding, Window: 32, RopeBase: 1e4, RopeScale: 1, RopeGain: 1}
 	want := Decoder{
 		Architecture: "gemma3", Hidden: 64, FeedForward: 160, Heads: 4, KVHeads: 1, HeadDim: 32, Vocab: 832, Context: 1024,
 		Epsilon: 1e-6, Activation: GELUTanh, EmbedScale: 8, QueryScale: 0.17677669,

@@ -102,7 +102,7 @@ func FuzzSafetensors(f *testing.F) { // M1
 
 // FuzzFolder changes the texts of a folder. M1: what opens can be used, what does not is a fault of a file.
 func FuzzFolder(f *testing.F) {
-	for _, name := range []string{"llama", "gemma3", "qwen3"} {
+	for _, name := range []string{"llama", "gemma3", "qwen3", "phi3", "qwen3moe", "gptoss"} {
 		for _, config := range []string{"config.json", "config.v5.json"} {
 			raw, err := os.ReadFile(filepath.Join(golden, "tiny", name, config))
 			if err != nil {
@@ -116,22 +116,24 @@ func FuzzFolder(f *testing.F) {
 		}
 		f.Add([]byte(nil), raw)
 	}
-	dir := copyFolder(f, "qwen3", "config.json", nil)
-	read := func(name string) []byte {
-		raw, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			f.Fatal(err)
-		}
-		return raw
+	dirs := []string{}
+	for _, name := range []string{"qwen3", "phi3", "qwen3moe", "gptoss"} {
+		dirs = append(dirs, copyFolder(f, name, "config.json", nil))
 	}
-	config, vocabulary := read("config.json"), read("tokenizer.json")
 	f.Fuzz(func(t *testing.T, c, v []byte) {
-		if c == nil {
-			c = config
+		dir := dirs[(len(c)+len(v))%len(dirs)]
+		read := func(name string, instead []byte) []byte {
+			raw, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { write(t, dir, name, raw) })
+			if instead != nil {
+				return instead
+			}
+			return raw
 		}
-		if v == nil {
-			v = vocabulary
-		}
+		c, v = read("config.json", c), read("tokenizer.json", v)
 		write(t, dir, "config.json", c)
 		write(t, dir, "tokenizer.json", v)
 		m, err := Open(dir)
@@ -159,7 +161,7 @@ func TestFolderMutations(t *testing.T) {
 	value := regexp.MustCompile(`[:\[,]\s*("[^"]*"|[-0-9.e]+|true|false|null)`)
 	rng := rand.New(rand.NewPCG(2, 9))
 	opened := 0
-	for _, name := range []string{"llama", "gemma3", "qwen3"} {
+	for _, name := range []string{"llama", "gemma3", "qwen3", "phi3", "qwen3moe", "gptoss"} {
 		dir := copyFolder(t, name, "config.json", nil)
 		split(t, dir, 2)
 		for _, file := range []string{

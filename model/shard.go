@@ -17,7 +17,8 @@ type Share struct {
 	// Mix is the columns of O: those of the rank's heads, widened to whole blocks of the weights. What the rank's heads
 	// do not fill of it must be 0, so that a block which two ranks have counts once.
 	Mix         Span
-	FeedForward Span // rows of Gate and Up, columns of Down; whole blocks
+	FeedForward Span // rows of a dense layer's Gate and Up, columns of its Down; whole blocks
+	Experts     Span // none in dense layers; whole ones
 	Vocab       Span // rows of Embedding and Output; whole groups of 8
 }
 
@@ -48,11 +49,17 @@ func (m *Model) Shares(ranks int) ([]Share, error) {
 	mixBlock, downBlock := 1, forwardUnit
 	for i := range m.Weights {
 		mixBlock = max(mixBlock, m.Weights[i].O.Type.elements()) // sizes are 1, 32 and 256: the largest holds the others
-		downBlock = max(downBlock, m.Weights[i].Down.Type.elements())
+		if m.Experts == 0 {
+			downBlock = max(downBlock, m.Weights[i].Down.Type.elements())
+		}
+	}
+	forward := ShareError{ranks, fmt.Sprintf("blocks of %d feed-forward columns", downBlock), units(m.FeedForward, downBlock)}
+	if m.Experts > 0 {
+		forward = ShareError{ranks, "experts", m.Experts}
 	}
 	for _, c := range []ShareError{
 		{ranks, "query heads", m.Heads},
-		{ranks, fmt.Sprintf("blocks of %d feed-forward columns", downBlock), units(m.FeedForward, downBlock)},
+		forward,
 		{ranks, fmt.Sprintf("groups of %d tokens", vocabUnit), units(m.Vocab, vocabUnit)},
 	} {
 		if ranks < 1 || c.Have < ranks {
@@ -66,7 +73,11 @@ func (m *Model) Shares(ranks int) ([]Share, error) {
 		s.Heads, s.KVHeads = m.heads(r, ranks)
 		lo, hi := s.Heads.Lo*m.HeadDim, s.Heads.Hi*m.HeadDim
 		s.Mix = Span{lo / mixBlock * mixBlock, units(hi, mixBlock) * mixBlock}
-		s.FeedForward = part(m.FeedForward, downBlock, r, ranks)
+		if m.Experts > 0 {
+			s.FeedForward, s.Experts = Span{0, m.FeedForward}, part(m.Experts, 1, r, ranks)
+		} else {
+			s.FeedForward = part(m.FeedForward, downBlock, r, ranks)
+		}
 		s.Vocab = part(m.Vocab, vocabUnit, r, ranks)
 	}
 	return list, nil
@@ -101,7 +112,7 @@ func units(n, unit int) int { return (n + unit - 1) / unit }
 func (m *Model) Shard(s Share) *Model {
 	out := &Model{File: m.File, Decoder: m.Decoder, Share: s, OutputNorm: m.OutputNorm}
 	out.Heads, out.KVHeads = s.Heads.Len(), s.KVHeads.Len()
-	out.FeedForward, out.Vocab = s.FeedForward.Len(), s.Vocab.Len()
+	out.FeedForward, out.Vocab = s.FeedForward.Len(), s.Vocab.Len() // Experts stays: routers are whole
 	out.Embedding = m.Embedding.rows(s.Vocab)
 	out.Output = out.Embedding
 	if m.Output != m.Embedding {
@@ -109,12 +120,17 @@ func (m *Model) Shard(s Share) *Model {
 	}
 	of := func(heads Span) Span { return Span{heads.Lo * m.HeadDim, heads.Hi * m.HeadDim} }
 	q, kv := of(s.Heads), of(s.KVHeads)
-	for _, w := range m.Weights { // norms stay whole
+	for _, w := range m.Weights { // norms, routers and what is added after a sum stay whole
 		w.Q, w.K, w.V = w.Q.rows(q), w.K.rows(kv), w.V.rows(kv)
 		w.QBias, w.KBias, w.VBias = w.QBias.floats().columns(q), w.KBias.floats().columns(kv), w.VBias.floats().columns(kv)
+		w.Sinks = w.Sinks.floats().columns(s.Heads)
 		w.O = w.O.columns(s.Mix)
-		w.Gate, w.Up = w.Gate.rows(s.FeedForward), w.Up.rows(s.FeedForward)
-		w.Down = w.Down.columns(s.FeedForward)
+		if w.Router != nil {
+			w.Experts = w.Experts[s.Experts.Lo:s.Experts.Hi]
+		} else {
+			w.Gate, w.Up = w.Gate.rows(s.FeedForward), w.Up.rows(s.FeedForward)
+			w.Down = w.Down.columns(s.FeedForward)
+		}
 		out.Weights = append(out.Weights, w)
 	}
 	return out

@@ -41,8 +41,10 @@ func madeModel(r *rand.Rand, kind Type, tied bool) *Model {
 	m.Weights = []LayerWeights{{
 		Q: made("q", kind, d.Hidden, q), K: made("k", kind, d.Hidden, kv), V: made("v", kind, d.Hidden, kv),
 		QBias: made("q bias", F16, q), KBias: made("k bias", F32, kv), VBias: made("v bias", BF16, kv),
-		O: made("o", kind, q, d.Hidden), Gate: made("gate", kind, d.Hidden, d.FeedForward),
-		Up: made("up", kind, d.Hidden, d.FeedForward), Down: made("down", kind, d.FeedForward, d.Hidden),
+		O: made("o", kind, q, d.Hidden), FeedForward: FeedForward{
+			Gate: made("gate", kind, d.Hidden, d.FeedForward), Up: made("up", kind, d.Hidden, d.FeedForward),
+			Down: made("down", kind, d.FeedForward, d.Hidden),
+		},
 	}}
 	return m
 }

@@ -119,6 +119,27 @@ func (t *Tensor) rows(s Span) *Tensor {
 	return &out
 }
 
+// split3 is the rows of q, and of k and v after them; all nil for nil.
+func (t *Tensor) split3(q, kv int) (*Tensor, *Tensor, *Tensor) {
+	if t == nil || t.Rows() != q+2*kv {
+		return nil, nil, nil
+	}
+	return t.rows(Span{0, q}), t.rows(Span{q, q + kv}), t.rows(Span{q + kv, q + 2*kv})
+}
+
+// matrix is a view of matrix i of a stack of them.
+func (t *Tensor) matrix(i int) *Tensor {
+	n := t.Dims[1]
+	return t.rows(Span{i * n, (i + 1) * n})
+}
+
+// vector is a view of row i of a matrix as a vector.
+func (t *Tensor) vector(i int) *Tensor {
+	out := t.rows(Span{i, i + 1})
+	out.Dims = out.Dims[:1]
+	return out
+}
+
 // columns is a view of some columns, whole blocks, of a matrix or vector; nil stays nil.
 func (t *Tensor) columns(s Span) *Tensor {
 	if t == nil {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -24,9 +25,21 @@ type LayerWeights struct {
 	QNorm, KNorm           *Tensor // [head_dim]
 	Q, K, V                *Tensor // [hidden, heads × head_dim]; a head's rope pairs are rows i and i + head_dim/2
 	QBias, KBias, VBias    *Tensor // [heads × head_dim]
+	Sinks                  *Tensor // [heads]: a score that has no position
 	O                      *Tensor // [heads × head_dim, hidden]
-	Gate, Up               *Tensor // [hidden, feed_forward]
-	Down                   *Tensor // [feed_forward, hidden]
+	OBias                  *Tensor // [hidden]
+
+	FeedForward                      // of a dense layer
+	Router, RouterBias *Tensor       // [hidden, experts], [experts]: of all experts, on every rank
+	Experts            []FeedForward // of a rank, its own
+}
+
+// FeedForward is a dense feed-forward part, or an expert.
+type FeedForward struct {
+	Gate, Up         *Tensor // [hidden, feed_forward]
+	Down             *Tensor // [feed_forward, hidden]
+	GateBias, UpBias *Tensor // [feed_forward]
+	DownBias         *Tensor // [hidden]
 }
 
 // Open maps a GGUF file or a folder of safetensors and finds the model in it. Faults of the file are *WeightsError.
@@ -75,7 +88,11 @@ func (m *Model) bind(w *tensorFinder, arch architecture) {
 		m.Output = w.find("output.weight", m.Hidden, m.Vocab)
 	}
 	if _, has := w.file.Tensor("rope_freqs.weight"); has && arch.ropeFactors {
-		m.bindRopeFactors(w)
+		m.bindRopeFactors(w, "rope_freqs.weight")
+	}
+	if _, has := w.file.Tensor(shortFactors); has && arch.longrope {
+		m.bindRopeFactors(w, shortFactors)
+		w.find(longFactors, m.HeadDim/2) // for contexts that longrope keeps out
 	}
 	for i := range m.Layers {
 		m.Weights = append(m.Weights, m.bindLayer(w, arch, i))
@@ -88,14 +105,22 @@ func (m *Model) bindLayer(w *tensorFinder, arch architecture, i int) LayerWeight
 	name := func(s string) string { return fmt.Sprintf("blk.%d.%s.weight", i, s) }
 	l := LayerWeights{
 		AttnNorm: w.find(name("attn_norm"), m.Hidden),
-		FFNNorm:  w.find(name("ffn_norm"), m.Hidden),
-		Q:        w.find(name("attn_q"), m.Hidden, q),
-		K:        w.find(name("attn_k"), m.Hidden, kv),
-		V:        w.find(name("attn_v"), m.Hidden, kv),
+		FFNNorm:  w.find(name(cmp.Or(arch.ffnNorm, "ffn_norm")), m.Hidden),
 		O:        w.find(name("attn_output"), q, m.Hidden),
-		Gate:     w.find(name("ffn_gate"), m.Hidden, m.FeedForward),
-		Up:       w.find(name("ffn_up"), m.Hidden, m.FeedForward),
-		Down:     w.find(name("ffn_down"), m.FeedForward, m.Hidden),
+	}
+	if arch.fused {
+		l.Q, l.K, l.V = w.find(name("attn_qkv"), m.Hidden, q+2*kv).split3(q, kv)
+	} else {
+		l.Q = w.find(name("attn_q"), m.Hidden, q)
+		l.K, l.V = w.find(name("attn_k"), m.Hidden, kv), w.find(name("attn_v"), m.Hidden, kv)
+	}
+	if arch.experts {
+		m.bindExperts(w, arch, i, &l)
+	} else {
+		l.FeedForward = m.bindDense(w, arch, i)
+	}
+	if arch.sinks {
+		l.Sinks = w.find(name("attn_sinks"), m.Heads)
 	}
 	if arch.qkNorm {
 		l.QNorm, l.KNorm = w.find(name("attn_q_norm"), m.HeadDim), w.find(name("attn_k_norm"), m.HeadDim)
@@ -103,6 +128,9 @@ func (m *Model) bindLayer(w *tensorFinder, arch architecture, i int) LayerWeight
 	if arch.qkvBias {
 		bias := func(s string) string { return fmt.Sprintf("blk.%d.%s.bias", i, s) }
 		l.QBias, l.KBias, l.VBias = w.find(bias("attn_q"), q), w.find(bias("attn_k"), kv), w.find(bias("attn_v"), kv)
+		if arch.biases {
+			l.OBias = w.find(bias("attn_output"), m.Hidden)
+		}
 	}
 	if arch.postNorm {
 		l.PostAttnNorm = w.find(name("post_attention_norm"), m.Hidden)
@@ -114,9 +142,9 @@ func (m *Model) bindLayer(w *tensorFinder, arch architecture, i int) LayerWeight
 	return l
 }
 
-// bindRopeFactors gives every layer the factors of rope_freqs.weight.
-func (m *Model) bindRopeFactors(w *tensorFinder) {
-	t := w.find("rope_freqs.weight", m.HeadDim/2)
+// bindRopeFactors gives every layer the factors of a tensor.
+func (m *Model) bindRopeFactors(w *tensorFinder, name string) {
+	t := w.find(name, m.HeadDim/2)
 	if w.err != nil {
 		return
 	}

@@ -3,6 +3,7 @@ package worker
 import (
 	"crypto/sha256"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -26,6 +27,7 @@ func NewCard(f *model.File, template string) *workerv1.Card {
 	for _, v := range types {
 		t.Types = append(t.Types, byte(v))
 	}
+	markTurns(f, t)
 	for key, id := range map[string]*int32{"bos": &t.Bos, "eos": &t.Eos, "unknown": &t.Unknown, "padding": &t.Padding} {
 		if v, ok := f.Uint("tokenizer.ggml." + key + "_token_id"); ok {
 			*id = int32(v)
@@ -46,6 +48,19 @@ func NewCard(f *model.File, template string) *workerv1.Card {
 		template, _ = f.String("tokenizer.chat_template")
 	}
 	return &workerv1.Card{Tokenizer: t, ChatTemplate: template}
+}
+
+// markTurns has the tokens of Phi 3's turns take the white space after them, as its tokenizer.json says and a GGUF file
+// cannot.
+func markTurns(f *model.File, t *workerv1.Tokenizer) {
+	if arch, _ := f.String("general.architecture"); arch != "phi3" || t.Kind != "llama" {
+		return
+	}
+	for id, typ := range t.Types[:min(len(t.Types), len(t.Tokens))] {
+		if text := t.Tokens[id]; tokenizer.Type(typ) == tokenizer.Control && strings.HasPrefix(text, "<|") && text != "<|endoftext|>" {
+			t.Types[id] = byte(tokenizer.ControlStrip)
+		}
+	}
 }
 
 // CheckCard says why a router could not make a tokenizer of a card: tokenizer.ErrVocabulary, with the key at fault.

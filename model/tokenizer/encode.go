@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"strings"
+	"unicode"
 	"unsafe"
 
 	"golang.org/x/text/unicode/norm"
@@ -21,9 +22,15 @@ func (t *Tokenizer) Encode(ids []int32, text string, special bool) []int32 {
 	defer t.scratch.Put(e)
 	at := 0
 	for _, c := range e.finder.find(m, text) {
+		if c.lo < at { // a token that begins with white space, and that the one before it took
+			continue
+		}
 		ids = e.fragment(ids, text[at:c.lo])
 		ids = append(ids, c.id)
 		at = c.hi
+		if t.typeOf(c.id) == ControlStrip {
+			at = len(text) - len(strings.TrimLeftFunc(text[at:], unicode.IsSpace))
+		}
 	}
 	return e.fragment(ids, text[at:])
 }

@@ -95,12 +95,16 @@ type tinyRow struct {
 }
 
 func TestTinyVocabularies(t *testing.T) { // T1, T2
-	for _, name := range []string{"gemma2", "gemma3", "llama", "mistral", "qwen2", "qwen3"} {
+	for _, name := range []string{"gemma2", "gemma3", "gptoss", "llama", "mistral", "phi3", "qwen2", "qwen3", "qwen3moe"} {
 		t.Run(name, func(t *testing.T) {
-			checkTiny(t, fromGGUF(t, golden+"tiny/"+name+"/model-q8_0.gguf"), golden+"tiny/"+name+"/tokenizer_golden.json")
+			file := "/model-q8_0.gguf"
+			if name == "gptoss" {
+				file = "/model-mxfp4.gguf"
+			}
+			checkTiny(t, fromGGUF(t, golden+"tiny/"+name+file), golden+"tiny/"+name+"/tokenizer_golden.json")
 		})
 	}
-	for _, name := range []string{"gemma2", "gemma3", "llama", "qwen3"} {
+	for _, name := range []string{"gemma2", "gemma3", "gptoss", "llama", "phi3", "qwen3", "qwen3moe"} {
 		t.Run(name+"/folder", func(t *testing.T) {
 			checkTiny(t, fromGGUF(t, golden+"tiny/"+name), golden+"tiny/"+name+"/tokenizer_golden.json")
 		})

@@ -20,6 +20,8 @@ const (
 	UserDefined Type = 4
 	Unused      Type = 5
 	Byte        Type = 6
+	// ControlStrip is a Control token that takes the white space after it. GGUF has no type for it.
+	ControlStrip Type = 7
 )
 
 // Spec is a vocabulary and its rules, as GGUF's tokenizer.ggml.* keys have them.
@@ -106,7 +108,7 @@ func (t *Tokenizer) index() {
 			if b, ok := parseByte(text); ok {
 				t.bytes[b], t.pieces[i] = id, string([]byte{b})
 			}
-		case Control, Unknown:
+		case Control, ControlStrip, Unknown:
 			t.pieces[i] = text
 		}
 		t.joins.learn(text)
@@ -120,7 +122,7 @@ func (t *Tokenizer) indexSpecial() {
 	var special, own []int32
 	for id := range int32(t.Len()) {
 		switch t.typeOf(id) {
-		case Control, Unknown:
+		case Control, ControlStrip, Unknown:
 			special = append(special, id)
 		case UserDefined:
 			own = append(own, id)
@@ -159,5 +161,5 @@ func (t *Tokenizer) Piece(id int32) string { return t.pieces[id] }
 // IsControl says that a token has no text of its own for a reader: it marks turns, beginnings and ends.
 func (t *Tokenizer) IsControl(id int32) bool {
 	typ := t.typeOf(id)
-	return typ == Control || typ == Unknown
+	return typ == Control || typ == ControlStrip || typ == Unknown
 }
