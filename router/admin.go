@@ -9,20 +9,20 @@ import (
 
 // States of a worker, for operators.
 const (
-	stateReady    = "ready"
-	stateUnready  = "unready"  // it says itself that it takes no work
-	stateLoading  = "loading"  // its card is not here yet
-	stateDetached = "detached" // its lease runs, but it has no stream to this router
-	stateFenced   = "fenced"   // it has no living incarnation
+	stateReady       = "ready"
+	stateUnready     = "unready"     // it says itself that it takes no work
+	stateLoading     = "loading"     // its card is not here yet
+	stateUnreachable = "unreachable" // its lease runs, but this router has no stream from it
+	stateFenced      = "fenced"      // it has no living incarnation
 )
 
-// memberState is a worker's state, and why if it is not ready. A nil member is not attached.
+// memberState is a worker's state, and why if it is not ready. A nil member is not watched.
 func memberState(w *ledger.WorkerView, m *member) (state, why string) {
 	switch {
 	case w.Incarnation == 0:
 		return stateFenced, ""
 	case m == nil || m.incarnation != w.Incarnation:
-		return stateDetached, ""
+		return stateUnreachable, ""
 	case m.card == nil:
 		return stateLoading, m.cardFault
 	case m.beat.GetUnready() != "":
@@ -36,13 +36,17 @@ func (r *Router) AdminHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/admin/v1/cluster", r.get(r.clusterState))
 	mux.HandleFunc("/admin/v1/requests/{id}/explain", r.get(r.explain))
+	mux.HandleFunc("POST /admin/v1/members/{id}", r.failing(r.addMember))
+	mux.HandleFunc("DELETE /admin/v1/members/{id}", r.failing(r.removeMember))
 	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
 		r.refuse(w, req, &Error{kind: kindNoPath, Message: "there is nothing at " + req.URL.Path})
 	})
 	return r.guarded(r.exact(mux))
 }
 
+// clusterBody is the cluster as this router sees it.
 type clusterBody struct {
+	Router   string            `json:"router"`
 	Revision uint64            `json:"revision"`
 	Leader   string            `json:"leader"`
 	Term     uint64            `json:"term"`
@@ -54,11 +58,6 @@ type clusterBody struct {
 	Refusals map[string]uint64 `json:"refusals"`
 	Index    indexBody         `json:"prefix_index"`
 	Digests  []digestBody      `json:"digests"`
-}
-
-type replicaBody struct {
-	ID     string `json:"id"`
-	Leader bool   `json:"leader"`
 }
 
 type workerBody struct {
@@ -116,10 +115,10 @@ type digestBody struct {
 
 func (r *Router) clusterState(w http.ResponseWriter, _ *http.Request) error {
 	v := r.cfg.Ledger.View()
-	leader, leads := r.cfg.Ledger.Leader()
+	leader, _ := r.cfg.Ledger.Leader()
 	b := clusterBody{
-		Revision: v.Revision, Leader: leader, Term: r.cfg.Ledger.Term(), Moves: []struct{}{},
-		Replicas: []replicaBody{{r.cfg.ID, leads}}, Workers: []workerBody{}, Refusals: r.trace.refusalCounts(),
+		Router: r.cfg.ID, Revision: v.Revision, Leader: leader, Term: r.cfg.Ledger.Term(), Moves: []struct{}{},
+		Replicas: r.replicas(), Workers: []workerBody{}, Refusals: r.trace.refusalCounts(),
 	}
 	b.Queue.Requests, b.Queue.Tokens = r.queue.size()
 	b.Index.Blocks, b.Index.Refused = r.prefixes.size()
@@ -132,7 +131,7 @@ func (r *Router) clusterState(w http.ResponseWriter, _ *http.Request) error {
 		if one, ok := members[wv.Name]; ok {
 			m = &one
 		}
-		b.Workers = append(b.Workers, describeWorker(wv, m))
+		b.Workers = append(b.Workers, describeWorker(wv, m, r.members.fault(living{wv.Name, wv.Incarnation})))
 		for _, a := range wv.Accounts {
 			if a.ShareGroup == openGroup {
 				open.Pages += a.Grant()
@@ -146,13 +145,16 @@ func (r *Router) clusterState(w http.ResponseWriter, _ *http.Request) error {
 	return gone(writeJSON(w, r.cfg.WriteTimeout, http.StatusOK, b))
 }
 
-func describeWorker(w *ledger.WorkerView, m *member) workerBody {
+// describeWorker tells of a worker; fault is why it is not watched, if it is not.
+func describeWorker(w *ledger.WorkerView, m *member, fault string) workerBody {
 	b := workerBody{
 		ID: w.Name, Incarnation: w.Incarnation, Models: w.Info.GetModels(), Device: w.Info.GetDevice(), TP: w.Info.GetTp(),
 		Address: w.Info.GetAddress(), Slots: w.Info.GetSlots(), SlotsUsed: w.SlotsUsed, Reservations: w.Reservations,
 		Pages: pagesBody{Total: w.Info.GetPages(), OverheadLimit: w.Overhead, Granted: w.Granted},
 	}
-	b.State, b.Why = memberState(w, m)
+	if b.State, b.Why = memberState(w, m); b.State == stateUnreachable {
+		b.Why = fault
+	}
 	if len(b.Models) > 0 {
 		b.Model = b.Models[0]
 	}

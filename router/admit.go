@@ -117,11 +117,31 @@ func (r *Router) admitWithin(ctx context.Context, q *request, limit time.Duratio
 	}
 }
 
+// quorumPatience is how long a request waits for a ledger that cannot commit: longer than it takes to elect a leader.
+const quorumPatience = 2 * time.Second
+
+// quorum waits until the ledger can commit, and this router knows what it has committed.
+func (r *Router) quorum(ctx context.Context) error {
+	patience, stop := context.WithTimeout(ctx, quorumPatience)
+	defer stop()
+	for {
+		err := r.cfg.Ledger.Ready()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-patience.Done():
+			if ctx.Err() != nil {
+				return errGone
+			}
+			return noQuorum(err)
+		}
+	}
+}
+
 // enter puts the request into the queue.
 func (r *Router) enter(q *request) error {
-	if err := r.cfg.Ledger.Ready(); err != nil {
-		return noQuorum(err)
-	}
 	if len(r.candidates(r.cfg.Ledger.View(), q)) == 0 {
 		return noWorker(q.model, "none is attached and ready")
 	}

@@ -27,7 +27,7 @@ type cluster struct {
 	*Router
 }
 
-// Attach implements worker.v1.Cluster: a registration, then the worker's line until it breaks.
+// Attach implements worker.v1.Cluster: a registration, then the worker's line into the ledger until it breaks.
 func (c cluster) Attach(stream attachStream) error {
 	first, err := stream.Recv()
 	if err != nil {
@@ -51,22 +51,9 @@ func (c cluster) Attach(stream attachStream) error {
 		c.cfg.Log.Warn("registration refused", "worker", register.Worker, "reason", answer.GetRefusal().GetMessage())
 		return nil
 	}
-	m := &member{
-		name: register.Worker, incarnation: opened.Session, info: register.Info,
-		replaced: make(chan struct{}), left: make(chan struct{}),
-	}
-	c.cfg.Log.Info("worker attached", "worker", m.name, "incarnation", m.incarnation, "address", m.info.GetAddress())
-	release, err := c.conns.keep(m.info.GetAddress())
-	if err != nil {
-		c.cfg.Log.Warn("no connection", "worker", m.name, "error", err.Error())
-	}
-	defer release()
-	c.members.join(m)
-	blocks := c.prefixes.open(m.name)
-	err = rpcError(c.serveLine(ctx, stream, m, blocks))
-	c.prefixes.forget(blocks)
-	c.members.leave(m)
-	c.cfg.Log.Info("worker detached", "worker", m.name, "incarnation", m.incarnation, "reason", err)
+	c.cfg.Log.Info("worker attached", "worker", register.Worker, "incarnation", opened.Session, "address", register.Info.GetAddress())
+	err = rpcError(c.serveLine(ctx, stream, opened.Session))
+	c.cfg.Log.Info("worker detached", "worker", register.Worker, "incarnation", opened.Session, "reason", err)
 	return err
 }
 
@@ -84,12 +71,9 @@ func (c cluster) register(ctx context.Context, r *ledgerv1.Register) (*ledgerv1.
 // line is one worker's stream while it is up.
 type line struct {
 	cluster
-	stream  attachStream
-	member  *member
-	answers chan *answer  // in the order of the proposals
-	resets  chan struct{} // a cache reset is to be asked for
-	blocks  *blocks
-	events  uint64 // sequence of the last cache events taken, 0 before a reset
+	stream      attachStream
+	incarnation uint64
+	answers     chan *answer // in the order of the proposals
 }
 
 // answer is the result of a proposal, once done is closed.
@@ -110,11 +94,8 @@ func (c cluster) submit(p *ledgerv1.Proposal) *answer {
 }
 
 // serveLine runs the stream's two directions: this goroutine sends, another receives and ends with the stream.
-func (c cluster) serveLine(ctx context.Context, stream attachStream, m *member, blocks *blocks) error {
-	l := &line{
-		cluster: c, stream: stream, member: m, blocks: blocks,
-		answers: make(chan *answer, pipelined), resets: make(chan struct{}, 1),
-	}
+func (c cluster) serveLine(ctx context.Context, stream attachStream, incarnation uint64) error {
+	l := &line{cluster: c, stream: stream, incarnation: incarnation, answers: make(chan *answer, pipelined)}
 	heard := make(chan error, 1)
 	go func() { heard <- l.hear(ctx) }() // returns when gRPC ends the stream, which the return of Attach makes it do
 	return l.tell(ctx, heard)
@@ -128,11 +109,10 @@ func (l *line) hear(ctx context.Context) error {
 			return err
 		}
 		switch k := m.Kind.(type) {
-		case *workerv1.FromWorker_Heartbeat:
-			l.cfg.Ledger.Renew(l.member.incarnation)
-			l.members.hear(l.member, k.Heartbeat)
+		case *workerv1.FromWorker_Renewal:
+			l.cfg.Ledger.Renew(l.incarnation)
 		case *workerv1.FromWorker_Proposal:
-			k.Proposal.Session = l.member.incarnation
+			k.Proposal.Session = l.incarnation
 			if err := ledger.Validate(k.Proposal); err != nil {
 				return status.Error(codes.InvalidArgument, err.Error())
 			}
@@ -141,12 +121,8 @@ func (l *line) hear(ctx context.Context) error {
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-		case *workerv1.FromWorker_Cache:
-			if err := l.cached(k.Cache); err != nil {
-				return err
-			}
 		default:
-			return status.Error(codes.InvalidArgument, "want a heartbeat, a proposal or cache events")
+			return status.Error(codes.InvalidArgument, "want a renewal or a proposal")
 		}
 	}
 }
@@ -158,12 +134,15 @@ func (l *line) tell(ctx context.Context, heard <-chan error) error {
 	var next *answer
 	for {
 		changed := l.cfg.Ledger.Changed()
-		notice := l.cfg.Ledger.View().Notice(l.member.incarnation)
+		notice := l.cfg.Ledger.View().Notice(l.incarnation)
 		if first || notice.Revision >= newest && (newest > told.Revision || !sameNotice(told, notice)) {
 			if err := l.stream.Send(noticeMessage(notice)); err != nil {
 				return err
 			}
 			told, first = notice, false
+		}
+		if told.Fenced {
+			return status.Error(codes.Aborted, errFenced.Error())
 		}
 		var answers <-chan *answer
 		var done <-chan struct{}
@@ -183,45 +162,13 @@ func (l *line) tell(ctx context.Context, heard <-chan error) error {
 			}
 			newest, next = max(newest, next.result.GetRevision()), nil
 		case <-changed:
-		case <-l.resets:
-			if err := l.stream.Send(resetMessage); err != nil {
-				return err
-			}
 		case err := <-heard:
 			return err
-		case <-l.member.replaced:
-			return status.Error(codes.Aborted, "a younger stream of this worker has taken over")
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
-
-// cached passes cache events on. After a gap nothing is true any more until the worker has told everything (R6).
-func (l *line) cached(e *workerv1.CacheEvents) error {
-	switch {
-	case e.Reset_:
-		l.prefixes.clear(l.blocks)
-	case l.events == 0:
-		return nil // a reset is on its way
-	case e.Sequence != l.events+1:
-		l.cfg.Log.Warn("cache events are missing", "worker", l.member.name, "after", l.events, "got", e.Sequence)
-		l.prefixes.clear(l.blocks)
-		l.events = 0
-		select {
-		case l.resets <- struct{}{}:
-		default:
-		}
-		return nil
-	}
-	l.events = e.Sequence
-	if !l.prefixes.apply(l.blocks, e.Blocks) {
-		return status.Error(codes.InvalidArgument, "a block's name has 16 bytes")
-	}
-	return nil
-}
-
-var resetMessage = &workerv1.ToWorker{Kind: &workerv1.ToWorker_ResetCache{ResetCache: &workerv1.ResetCache{}}}
 
 func resultMessage(a *answer) *workerv1.ToWorker {
 	return &workerv1.ToWorker{Kind: &workerv1.ToWorker_Result{Result: &workerv1.ProposalResult{

@@ -97,12 +97,12 @@ func TestRegistrations(t *testing.T) {
 	if r := register("w1"); r.GetRefusal() == nil {
 		t.Errorf("the old process: %v", r)
 	}
-	<-w.ended // its stream was taken over
+	<-w.ended // it is told that it was fenced
 	s, err := workerv1.NewClusterClient(conn).Attach(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Send(&workerv1.FromWorker{Kind: &workerv1.FromWorker_Heartbeat{}}); err != nil {
+	if err := s.Send(&workerv1.FromWorker{Kind: &workerv1.FromWorker_Renewal{}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Recv(); status.Code(err) != codes.InvalidArgument {
@@ -116,7 +116,7 @@ func (w *hand) tell(sequence uint64, reset bool, names ...kvpool.Hash) {
 	for _, n := range names {
 		e.Blocks = append(e.Blocks, event(n, true, true))
 	}
-	w.out <- &workerv1.FromWorker{Kind: &workerv1.FromWorker_Cache{Cache: e}}
+	w.told <- &workerv1.Watched{Kind: &workerv1.Watched_Cache{Cache: e}}
 }
 
 func TestCacheEvents(t *testing.T) { // R6
@@ -126,14 +126,16 @@ func TestCacheEvents(t *testing.T) { // R6
 	entries := func(n int) func() bool {
 		return func() bool { got, _ := h.router.prefixes.size(); return got == n }
 	}
-	w.tell(6, false, names[8]) // before the reset that every stream begins with
 	w.tell(7, true, names[:3]...)
 	w.tell(8, false, names[3:5]...)
 	h.await("five blocks", entries(5))
-	w.tell(10, false, names[6]) // 9 is missing
+	w.tell(7, false, names[7]) // heard before
+	w.tell(8, false, names[7])
+	w.tell(9, false, names[5])
+	h.await("R6: repeats to change nothing", entries(6))
+	w.tell(11, false, names[6]) // 10 is missing
 	h.await("R6: everything to be forgotten", entries(0))
-	h.await("a reset to be asked for", func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.resets == 1 })
-	w.tell(11, false, names[7])
+	h.await("the worker to be watched anew", func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.watches == 2 })
 	w.tell(12, true, names[0])
 	h.await("R6: the new truth", entries(1))
 	w.detach()

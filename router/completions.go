@@ -52,6 +52,9 @@ func (r *Router) prepare(ctx context.Context, f *fields, chat bool) ([]*request,
 		return nil, f.fault
 	}
 	r.trace.note(ctx, func(rec *record) { rec.model = name })
+	if err := r.quorum(ctx); err != nil {
+		return nil, err
+	}
 	k, err := r.lookup(name)
 	if err != nil {
 		return nil, err

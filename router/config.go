@@ -30,11 +30,14 @@ type Ledger interface {
 	Ready() error
 }
 
-// Replica is what operators see of the ledger's replication.
+// Replica is what operators see of the ledger's replication, and change.
 type Replica interface {
 	Term() uint64
 	Leader() (id string, self bool)
 	Digests() []consensus.Digest
+	Members() []consensus.Member
+	AddMember(ctx context.Context, p consensus.Peer) error
+	RemoveMember(ctx context.Context, id string) error
 }
 
 // Session is the router's own client of the ledger; *consensus.Session is one.

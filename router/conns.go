@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// conns are the connections to workers: one an address, open while an attached worker or a dispatch uses it.
+// conns are the connections to workers: one an address, open while a watch or a dispatch uses it.
 type conns struct {
 	dial []grpc.DialOption
 	mu   sync.Mutex
@@ -34,17 +34,6 @@ func (c *conns) use(address string) (*grpc.ClientConn, func(), error) {
 	}
 	at.users++
 	return at.ClientConn, sync.OnceFunc(func() { c.release(address, at) }), nil
-}
-
-// keep holds the connection to a worker that has just attached, and tries at once if it was given up for a while.
-func (c *conns) keep(address string) (release func(), err error) {
-	cc, release, err := c.use(address)
-	if err != nil {
-		return func() {}, err
-	}
-	cc.ResetConnectBackoff()
-	cc.Connect()
-	return release, nil
 }
 
 func (c *conns) release(address string, at *conn) {

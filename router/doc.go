@@ -13,7 +13,7 @@
 //
 // The life of a worker, seen from here:
 //
-//	Attach ─▶ registered ─▶ its card is here ─▶ served ─▶ stream gone ⇒ not placed on until it is back
+//	registered, at any router ─▶ watched ─▶ its card is here ─▶ served ─▶ stream gone ⇒ not placed on until it is back
 //
 // Invariants, quoted by tests:
 //
@@ -23,7 +23,7 @@
 //   - R3: the text is the same streamed or not and whatever the tokens were grouped in, is always valid UTF-8, and
 //     never contains a part of the stop string that ended it.
 //   - R4: of one model, who came first is placed first; one model's queue never holds up another's.
-//   - R5: a worker is placed on only while its stream is up, its card is here and its incarnation lives.
+//   - R5: a worker is placed on only while it is watched, its card is here and its incarnation lives.
 //   - R6: the prefix index never says more than the worker said, and its size is bounded.
 //   - R7: a field that is not built is refused by name, never ignored.
 //   - R8: results of a worker's proposals go back in their order, and a notice at least as new as every result follows.

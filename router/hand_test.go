@@ -40,6 +40,8 @@ type hand struct {
 	score   func(int32, *workerv1.Scoring) *workerv1.Score
 
 	out     chan *workerv1.FromWorker
+	told    chan *workerv1.Watched
+	lined   context.Context // ends with the line
 	session uint64
 	server  *grpc.Server
 	stop    context.CancelFunc
@@ -55,7 +57,7 @@ type hand struct {
 	asked    []*ask
 	stops    []*workerv1.StopRequest
 	notices  []*workerv1.Notice
-	resets   int
+	watches  int      // streams that were begun
 	order    []uint64 // sequences in the order of their results
 }
 
@@ -92,6 +94,7 @@ func (h *house) hire(name string, edit func(*hand)) *hand {
 	data, print := marshalCard(h.t, tinyCard())
 	w := &hand{
 		h: h, name: name, card: data, play: stopAfterMax, score: playedScore, out: make(chan *workerv1.FromWorker, 4096),
+		told:    make(chan *workerv1.Watched, 4096),
 		results: map[uint64]chan *ledgerv1.Result{}, tombs: map[uint64]bool{}, held: map[uint64]bool{},
 		returned: map[string]uint64{},
 		info: &ledgerv1.WorkerInfo{
@@ -137,7 +140,9 @@ func (w *hand) attach() {
 	if err != nil || m.GetRegistered().GetOpened() == nil {
 		w.h.t.Fatalf("register: %v, %v", m, err)
 	}
-	w.session = m.GetRegistered().GetOpened().Session
+	w.mu.Lock()
+	w.session, w.lined = m.GetRegistered().GetOpened().Session, ctx
+	w.mu.Unlock()
 	go func() {
 		defer close(w.ended)
 		defer conn.Close()
@@ -155,7 +160,34 @@ func (w *hand) attach() {
 			w.listen(m)
 		}
 	}()
-	w.beat()
+}
+
+// Watch implements worker.v1.Worker: while the line is up, what the test tells.
+func (w *hand) Watch(r *workerv1.WatchRequest, s grpc.ServerStreamingServer[workerv1.Watched]) error {
+	w.mu.Lock()
+	lined, ours := w.lined, w.session == r.Incarnation
+	w.mu.Unlock()
+	if !ours || lined.Err() != nil {
+		return status.Error(codes.Unavailable, "not here")
+	}
+	if err := s.Send(w.heartbeat()); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	w.watches++
+	w.mu.Unlock()
+	for {
+		select {
+		case m := <-w.told:
+			if err := s.Send(m); err != nil {
+				return err
+			}
+		case <-lined.Done():
+			return status.Error(codes.Unavailable, "the line is down")
+		case <-s.Context().Done():
+			return s.Context().Err()
+		}
+	}
 }
 
 func (w *hand) speak(ctx context.Context, stream workerv1.Cluster_AttachClient) {
@@ -171,10 +203,12 @@ func (w *hand) speak(ctx context.Context, stream workerv1.Cluster_AttachClient) 
 	}
 }
 
-func (w *hand) beat() {
+func (w *hand) heartbeat() *workerv1.Watched {
 	beat := &workerv1.Heartbeat{Unready: w.unready, ChargedPages: 1}
-	w.out <- &workerv1.FromWorker{Kind: &workerv1.FromWorker_Heartbeat{Heartbeat: beat}}
+	return &workerv1.Watched{Kind: &workerv1.Watched_Heartbeat{Heartbeat: beat}}
 }
+
+func (w *hand) beat() { w.told <- w.heartbeat() }
 
 // detach breaks the worker's line; the incarnation lives on.
 func (w *hand) detach() {
@@ -206,8 +240,6 @@ func (w *hand) listen(m *workerv1.ToWorker) {
 				w.proposeLocked(&ledgerv1.Command{Kind: &ledgerv1.Command_Tombstone{Tombstone: tomb}})
 			}
 		}
-	case *workerv1.ToWorker_ResetCache:
-		w.resets++
 	}
 }
 

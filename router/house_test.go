@@ -151,6 +151,7 @@ func open(t *testing.T, edit func(*Config)) *house {
 	h.admin = httptest.NewServer(h.router.AdminHandler())
 	ran := make(chan error, 1)
 	go func() { ran <- h.router.Run(context.Background()) }()
+	h.await("the ledger", func() bool { return h.node.Ready() == nil })
 	t.Cleanup(func() {
 		h.http.Close()
 		h.admin.Close()

@@ -106,6 +106,13 @@ func (r *Router) only(method string, h failing) http.HandlerFunc {
 			r.refuse(w, req, &Error{kind: kindNoMethod, Message: req.URL.Path + " takes " + method})
 			return
 		}
+		r.failing(h)(w, req)
+	}
+}
+
+// failing answers the error of a handler.
+func (r *Router) failing(h failing) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
 		if err := h(w, req); err != nil {
 			r.answerError(w, req, err)
 		}

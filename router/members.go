@@ -9,7 +9,7 @@ import (
 	workerv1 "github.com/berthd/berth/api/worker/v1"
 )
 
-// member is a worker whose stream is up. Only beat and card change, under the lock of members.
+// member is a worker that is watched. Only beat and card change, under the lock of members.
 type member struct {
 	name        string
 	incarnation uint64
@@ -17,26 +17,47 @@ type member struct {
 	beat        *workerv1.Heartbeat
 	card        *card         // nil until it is fetched and checked
 	cardFault   string        // why there is none yet
-	replaced    chan struct{} // closed when a younger stream of the same worker takes over
 	left        chan struct{} // closed by leave
 }
 
-// members are the workers attached to this router, by name.
+// members are the workers that this router watches, by name.
 type members struct {
 	mu     sync.Mutex
 	byName map[string]*member
+	faults map[living]string // why a living one is not watched
 	bell   *bell
 }
 
-// join makes m the worker's stream; an older one of the same name is told to end.
+// join makes m the worker's stream, unless there is one of a younger incarnation.
 func (s *members) join(m *member) {
 	s.mu.Lock()
-	if old := s.byName[m.name]; old != nil {
-		close(old.replaced)
+	if old := s.byName[m.name]; old == nil || old.incarnation <= m.incarnation {
+		s.byName[m.name] = m
 	}
-	s.byName[m.name] = m
+	delete(s.faults, living{m.name, m.incarnation})
 	s.mu.Unlock()
 	s.bell.ring()
+}
+
+// lost notes why an incarnation is not watched.
+func (s *members) lost(at living, why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults[at] = why
+}
+
+// forget drops what is known of an incarnation that has ended.
+func (s *members) forget(at living) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.faults, at)
+}
+
+// fault is why an incarnation is not watched.
+func (s *members) fault(at living) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.faults[at]
 }
 
 // leave takes m out, unless a younger stream has taken its place. It is called once.

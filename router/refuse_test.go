@@ -172,6 +172,12 @@ func TestNoQuorum(t *testing.T) {
 	if r := h.do("GET", "/readyz", ""); r.status != 503 || !strings.Contains(r.body, "quorum") {
 		t.Errorf("%d %s", r.status, r.body)
 	}
+	answer := h.background("/v1/completions", `{"model":"tiny","prompt":"hi","max_tokens":2}`)
+	time.Sleep(quorumPatience / 4)
+	ledger.lost.Store(false)
+	if r := <-answer; r.status != 200 {
+		t.Errorf("a request that came while a leader was elected: %d %s", r.status, r.body)
+	}
 }
 
 // KV-001 comes at once, with what is needed and what there is, in tokens and pages.

@@ -46,7 +46,7 @@ func New(c Config) (*Router, error) {
 	b := newBell()
 	r := &Router{
 		cfg: c, started: c.Now().Unix(), bell: b,
-		members:   members{byName: map[string]*member{}, bell: b},
+		members:   members{byName: map[string]*member{}, faults: map[living]string{}, bell: b},
 		prefixes:  newPrefixes(c.IndexBytes),
 		catalog:   catalog{cards: map[string]*card{}, turns: map[string]*turn{}},
 		conns:     conns{dial: c.Dial, open: map[string]*conn{}},
@@ -70,17 +70,18 @@ func (r *Router) RegisterRPC(s grpc.ServiceRegistrar) {
 	workerv1.RegisterClusterServer(s, cluster{Router: r})
 }
 
-// Run fetches the cards of workers that attach and cuts off fenced ones, until ctx ends or Close. Without it no model
-// is served.
+// Run watches the workers that the ledger knows, fetches their cards and cuts off fenced ones, until ctx ends or Close.
+// Without it no model is served.
 func (r *Router) Run(ctx context.Context) error {
 	r.runs.Add(1)
 	defer r.runs.Done()
 	ctx, cancel := r.owned(ctx)
 	defer cancel()
-	var warden sync.WaitGroup
-	warden.Go(func() { r.warden(ctx) })
+	var others sync.WaitGroup
+	others.Go(func() { r.warden(ctx) })
+	others.Go(func() { r.scout(ctx) })
 	r.librarian(ctx)
-	warden.Wait()
+	others.Wait()
 	return context.Cause(ctx)
 }
 

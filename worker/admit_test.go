@@ -74,7 +74,7 @@ func TestPoolThatCannotBe(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
-	l := newLine(slog.New(slog.DiscardHandler), w.heartbeat)
+	l := newLine(slog.New(slog.DiscardHandler))
 	err = w.startEngine(ctx, l, &ledgerv1.Opened{Session: 1}, cancel, make(chan struct{}))
 	if err == nil || context.Cause(ctx) != err { //nolint:errorlint // the very same error
 		t.Errorf("a pool of one page: %v, the incarnation goes on: %v", err, context.Cause(ctx))

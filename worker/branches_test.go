@@ -316,7 +316,7 @@ func TestTheCacheIsNotReadForScores(t *testing.T) {
 // beside them.
 func TestScoredTokensOfAStep(t *testing.T) {
 	g := kvpool.Geometry{BlockSize: 4, Groups: []kvpool.Group{{Kind: kvpool.Full}}, StepsInFlight: 1, MaxBatchTokens: 1024, PrefillsInStep: 8}
-	l := newLine(slog.New(slog.DiscardHandler), func() *workerv1.Heartbeat { return &workerv1.Heartbeat{} })
+	l := newLine(slog.New(slog.DiscardHandler))
 	e, err := newEngine(newHashDevice(g, 1000), g, 1000, identity{session: 1}, l, func(Stats) {})
 	if err != nil {
 		t.Fatal(err)

@@ -98,7 +98,44 @@ func start(t *testing.T, s setup) *cluster {
 		conn.Close()
 	})
 	c.await("registration", func() bool { return w.Ready() == nil })
+	watching := make(chan struct{})
+	watch, stop := context.WithCancel(context.Background())
+	go func() {
+		defer close(watching)
+		for watch.Err() == nil {
+			c.watch(watch)
+		}
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-watching
+	})
 	return c
+}
+
+// watch hears of the worker's cache until its incarnation ends.
+func (c *cluster) watch(ctx context.Context) {
+	e := c.worker.engine.Load()
+	if e == nil {
+		time.Sleep(time.Millisecond)
+		return
+	}
+	s, err := c.client.Watch(ctx, &workerv1.WatchRequest{Incarnation: e.identity.session})
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	c.cacheSeq = 0
+	c.mu.Unlock()
+	for {
+		m, err := s.Recv()
+		if err != nil {
+			return
+		}
+		if e := m.GetCache(); e != nil {
+			c.hearCache(e)
+		}
+	}
 }
 
 func serveBuf(t *testing.T, register func(*grpc.Server)) []grpc.DialOption {
@@ -227,9 +264,6 @@ func (c *cluster) hear(s grpc.BidiStreamingServer[workerv1.FromWorker, workerv1.
 			if err := send(&workerv1.ToWorker{Kind: &workerv1.ToWorker_Result{Result: r}}); err != nil {
 				return err
 			}
-		}
-		if e := m.GetCache(); e != nil {
-			c.hearCache(e)
 		}
 	}
 }

@@ -28,6 +28,7 @@ type engine struct {
 	pool     *kvpool.Pool
 	sched    *scheduler
 	line     *line
+	audience audience
 	identity identity
 	now      func() time.Time
 
@@ -117,7 +118,7 @@ func (e *engine) run(ctx context.Context) (err error) {
 			continue
 		}
 		e.report(Stats{})
-		e.line.beatSoon()
+		e.audience.beat()
 		if err := e.wait(ctx); err != nil {
 			return err
 		}
@@ -178,7 +179,7 @@ func (e *engine) step(planned []*branch) error {
 		}
 		e.settle(b, &e.plan.Rows[i], result, i, ended)
 	}
-	e.tell()
+	e.events = e.audience.tell(e.pool, e.events)
 	e.report(s)
 	return nil
 }
@@ -258,21 +259,6 @@ func (e *engine) trim(a *account) {
 
 func returnPages(r []*ledgerv1.Returned) *ledgerv1.Command {
 	return &ledgerv1.Command{Kind: &ledgerv1.Command_ReturnPages{ReturnPages: &ledgerv1.Return{Accounts: r}}}
-}
-
-// tell sends what has changed in the prefix cache.
-func (e *engine) tell() {
-	if e.line.lost() {
-		e.tellAll()
-	} else if e.events = e.pool.Events(e.events[:0]); len(e.events) > 0 {
-		e.line.cache(e.events, false)
-	}
-}
-
-// tellAll sends the whole prefix cache.
-func (e *engine) tellAll() {
-	e.events = e.pool.Known(e.events[:0])
-	e.line.cache(e.events, true)
 }
 
 // report completes what is known of the last step by what the worker holds after it.

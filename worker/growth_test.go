@@ -13,7 +13,7 @@ import (
 func alone(t *testing.T, pages int) *engine {
 	t.Helper()
 	g := kvpool.Geometry{BlockSize: 4, Groups: []kvpool.Group{{Kind: kvpool.Full}}, StepsInFlight: 1, MaxBatchTokens: 64, PrefillsInStep: 8}
-	l := newLine(slog.New(slog.DiscardHandler), func() *workerv1.Heartbeat { return &workerv1.Heartbeat{} })
+	l := newLine(slog.New(slog.DiscardHandler))
 	e, err := newEngine(newHashDevice(g, pages), g, pages, identity{session: 1}, l, func(Stats) {})
 	if err != nil {
 		t.Fatal(err)

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
 	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
 	workerv1 "github.com/berthd/berth/api/worker/v1"
-	"github.com/berthd/berth/kvpool"
 )
 
 // ErrSuperseded says that another process has registered under the worker's name.
@@ -26,18 +24,12 @@ type line struct {
 	log     *slog.Logger
 	deliver func(func(*engine))
 
-	mu      sync.Mutex
-	queue   []proposal // without result, ascending sequence
-	sent    int        // of queue, how many the current stream carries
-	next    uint64     // sequence of the next proposal
-	acked   uint64
-	events  []*workerv1.CacheEvents
-	dropped bool // cache events were dropped: a reset must follow
-	evSeq   uint64
-	attach  bool // a stream is up
-	due     bool // a heartbeat is wanted before its time
-	wake    chan struct{}
-	beat    func() *workerv1.Heartbeat
+	mu    sync.Mutex
+	queue []proposal // without result, ascending sequence
+	sent  int        // of queue, how many the current stream carries
+	next  uint64     // sequence of the next proposal
+	acked uint64
+	wake  chan struct{}
 }
 
 type proposal struct {
@@ -46,8 +38,8 @@ type proposal struct {
 	result   func(*engine, *ledgerv1.Result)
 }
 
-func newLine(log *slog.Logger, beat func() *workerv1.Heartbeat) *line {
-	return &line{log: log, next: 1, wake: make(chan struct{}, 1), beat: beat}
+func newLine(log *slog.Logger) *line {
+	return &line{log: log, next: 1, wake: make(chan struct{}, 1)}
 }
 
 // propose queues a command. Its result, if wanted, is handed to the engine's goroutine.
@@ -59,59 +51,6 @@ func (l *line) propose(c *ledgerv1.Command, result func(*engine, *ledgerv1.Resul
 	l.nudge()
 }
 
-// maxEvents bounds the messages that wait for a router that reads none.
-const maxEvents = 1024
-
-// maxBlocks bounds the block events of one message, far below what a gRPC message may hold.
-const maxBlocks = 16384
-
-// cache queues cache events; a reset makes those before it pointless.
-func (l *line) cache(events []kvpool.Event, reset bool) {
-	l.mu.Lock()
-	defer l.nudge()
-	defer l.mu.Unlock()
-	if !l.attach {
-		return // the next stream begins with a reset
-	}
-	if reset {
-		l.events, l.dropped = nil, false
-	}
-	if l.dropped || len(l.events) >= maxEvents {
-		l.events, l.dropped = nil, true
-		return
-	}
-	events = slices.Clone(events) // names are sent later, the caller's slice is used again
-	for first := true; first || len(events) > 0; first = false {
-		n := min(maxBlocks, len(events))
-		l.evSeq++
-		l.events = append(l.events, cacheMessage(l.evSeq, reset && first, events[:n]))
-		events = events[n:]
-	}
-}
-
-// lost says that cache events were dropped since the last reset.
-func (l *line) lost() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.dropped && l.attach && len(l.events) == 0
-}
-
-func cacheMessage(sequence uint64, reset bool, events []kvpool.Event) *workerv1.CacheEvents {
-	m := &workerv1.CacheEvents{Sequence: sequence, Reset_: reset, Blocks: make([]*workerv1.BlockEvent, len(events))}
-	for i := range events {
-		m.Blocks[i] = &workerv1.BlockEvent{Hash: events[i].Name[:], Full: events[i].Full, Window: events[i].Window}
-	}
-	return m
-}
-
-// beatSoon sends a heartbeat without waiting for its time: what it carries has changed for good.
-func (l *line) beatSoon() {
-	l.mu.Lock()
-	l.due = true
-	l.mu.Unlock()
-	l.nudge()
-}
-
 func (l *line) nudge() {
 	select {
 	case l.wake <- struct{}{}:
@@ -119,7 +58,7 @@ func (l *line) nudge() {
 	}
 }
 
-// pending takes what is to be sent next: proposals first.
+// pending takes the proposals that are to be sent next.
 func (l *line) pending() []*workerv1.FromWorker {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,28 +69,14 @@ func (l *line) pending() []*workerv1.FromWorker {
 			Sequence: p.sequence, Acked: l.acked, Command: p.command,
 		}}})
 	}
-	for _, e := range l.events {
-		out = append(out, &workerv1.FromWorker{Kind: &workerv1.FromWorker_Cache{Cache: e}})
-	}
-	l.events = nil
-	if l.due {
-		l.due = false
-		out = append(out, &workerv1.FromWorker{Kind: &workerv1.FromWorker_Heartbeat{Heartbeat: l.beat()}})
-	}
 	return out
 }
 
 // serve works one stream until it breaks or the incarnation ends; hangUp breaks it. The registration has been answered.
 func (l *line) serve(ctx context.Context, hangUp func(), stream workerv1.Cluster_AttachClient, interval time.Duration) error {
 	l.mu.Lock()
-	l.sent, l.attach, l.events = 0, true, nil
+	l.sent = 0
 	l.mu.Unlock()
-	defer func() {
-		l.mu.Lock()
-		l.attach = false
-		l.mu.Unlock()
-	}()
-	l.deliver((*engine).tellAll)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	sender := make(chan struct{})
@@ -180,7 +105,7 @@ func (l *line) send(ctx context.Context, stream workerv1.Cluster_AttachClient, i
 		select {
 		case <-l.wake:
 		case <-tick.C:
-			if err := stream.Send(&workerv1.FromWorker{Kind: &workerv1.FromWorker_Heartbeat{Heartbeat: l.beat()}}); err != nil {
+			if err := stream.Send(renewal); err != nil {
 				return fmt.Errorf("send to the router: %w", err)
 			}
 		case <-ctx.Done():
@@ -188,6 +113,8 @@ func (l *line) send(ctx context.Context, stream workerv1.Cluster_AttachClient, i
 		}
 	}
 }
+
+var renewal = &workerv1.FromWorker{Kind: &workerv1.FromWorker_Renewal{Renewal: &workerv1.Renewal{}}}
 
 func (l *line) receive(stream workerv1.Cluster_AttachClient) error {
 	for {
@@ -205,8 +132,6 @@ func (l *line) receive(stream workerv1.Cluster_AttachClient) error {
 				return ErrFenced
 			}
 			l.deliver(func(e *engine) { e.hearNotice(m.Notice) })
-		case *workerv1.ToWorker_ResetCache:
-			l.deliver((*engine).tellAll)
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -34,6 +36,62 @@ func (w *Worker) Card(_ *workerv1.CardRequest, stream grpc.ServerStreamingServer
 		data = data[n:]
 	}
 	return nil
+}
+
+// Watch implements worker.v1.Worker.
+func (w *Worker) Watch(r *workerv1.WatchRequest, stream grpc.ServerStreamingServer[workerv1.Watched]) error {
+	e := w.engine.Load()
+	if e == nil || e.identity.session != r.Incarnation {
+		return status.Errorf(codes.Unavailable, "incarnation %d does not run here", r.Incarnation)
+	}
+	began := make(chan *watcher, 1)
+	err := e.do(stream.Context(), func(e *engine) {
+		v := newWatcher(e.pool)
+		e.audience = append(e.audience, v)
+		began <- v
+	})
+	if err != nil {
+		return rpcError(err)
+	}
+	var v *watcher
+	select {
+	case v = <-began:
+	case <-e.done:
+		return rpcError(ErrFenced)
+	}
+	defer e.do(context.Background(), func(e *engine) { // or it has ended
+		e.audience = slices.DeleteFunc(e.audience, func(x *watcher) bool { return x == v })
+	})
+	return rpcError(w.narrate(e, v, stream))
+}
+
+// narrate sends a router what it watches, until it leaves or the incarnation ends.
+func (w *Worker) narrate(e *engine, v *watcher, stream grpc.ServerStreamingServer[workerv1.Watched]) error {
+	tick := time.NewTicker(w.cfg.Lease / 3)
+	defer tick.Stop()
+	for beat := true; ; {
+		events, due := v.pending()
+		if beat || due {
+			if err := stream.Send(&workerv1.Watched{Kind: &workerv1.Watched_Heartbeat{Heartbeat: w.heartbeat()}}); err != nil {
+				return err
+			}
+		}
+		for _, c := range events {
+			if err := stream.Send(&workerv1.Watched{Kind: &workerv1.Watched_Cache{Cache: c}}); err != nil {
+				return err
+			}
+		}
+		beat = false
+		select {
+		case <-v.wake:
+		case <-tick.C:
+			beat = true
+		case <-e.done:
+			return ErrFenced
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		}
+	}
 }
 
 // Generate implements worker.v1.Worker.

@@ -160,7 +160,7 @@ var errNonceSpent = fmt.Errorf("%w: its nonce is spent", ErrFenced)
 func (w *Worker) incarnation(ctx context.Context, nonce []byte) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer w.engine.Store(nil)
-	l := newLine(w.cfg.Log, w.heartbeat)
+	l := newLine(w.cfg.Log)
 	var session *ledgerv1.Opened
 	ended := make(chan struct{})
 	defer func() {

@@ -234,7 +234,11 @@ func apiError(body io.Reader, status string) error {
 
 // getJSON reads a JSON answer.
 func getJSON(ctx context.Context, url string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, "GET", url, nil)
+	return askJSON(ctx, http.MethodGet, url, nil, into)
+}
+
+func askJSON(ctx context.Context, method, url string, body io.Reader, into any) error {
+	req, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
 		return &flags.UsageError{Err: err}
 	}

@@ -18,6 +18,7 @@ type cli struct {
 	Chat     chatCommand     `cmd:"" help:"Talk to a model, one message or a conversation."`
 	Bench    benchCommand    `cmd:"" help:"Load a server and time its answers; works with any OpenAI-compatible one."`
 	Status   statusCommand   `cmd:"" help:"Show the cluster: workers, pages, tenants, queue."`
+	Members  membersCommand  `cmd:"" help:"Add or remove a replica of the ledger."`
 	Trace    traceCommand    `cmd:"" help:"Show where a request's time went."`
 }
 

@@ -17,9 +17,11 @@ type statusCommand struct {
 
 // clusterState is what GET /admin/v1/cluster says.
 type clusterState struct {
-	Revision uint64 `json:"revision"`
-	Leader   string `json:"leader"`
-	Term     uint64 `json:"term"`
+	Revision uint64    `json:"revision"`
+	Leader   string    `json:"leader"`
+	Term     uint64    `json:"term"`
+	Router   string    `json:"router"`
+	Replicas []replica `json:"replicas"`
 	Workers  []struct {
 		ID          string `json:"id"`
 		Incarnation uint64 `json:"incarnation"`
@@ -44,6 +46,15 @@ type clusterState struct {
 		Tokens   int `json:"tokens"`
 	} `json:"queue"`
 	Refusals map[string]int `json:"refusals"`
+}
+
+// replica is one of the ledger's.
+type replica struct {
+	ID     string `json:"id"`
+	Raft   string `json:"raft"`
+	RPC    string `json:"rpc"`
+	Leader bool   `json:"leader"`
+	Voter  bool   `json:"voter"`
 }
 
 // ready counts the workers that take work.
@@ -75,8 +86,12 @@ func (c *statusCommand) Run(ctx context.Context) error {
 }
 
 func draw(out io.Writer, s *clusterState) {
-	fmt.Fprintf(out, "ledger revision %d, term %d, leader %s; queue %d requests, %d tokens\n\n",
-		s.Revision, s.Term, s.Leader, s.Queue.Requests, s.Queue.Tokens)
+	fmt.Fprintf(out, "router %s: ledger revision %d, term %d, leader %s; queue %d requests, %d tokens\n\n",
+		s.Router, s.Revision, s.Term, s.Leader, s.Queue.Requests, s.Queue.Tokens)
+	if len(s.Replicas) > 1 {
+		drawReplicas(out, s.Replicas)
+		fmt.Fprintln(out)
+	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "WORKER\tSTATE\tINCARNATION\tMODEL\tRUNNING\tWAITING\tPAGES\tGRANTED\tCHARGED\tHELD\tIDLE\tFREE\t")
 	for _, w := range s.Workers {

@@ -29,9 +29,8 @@ type FromWorker struct {
 	// Types that are valid to be assigned to Kind:
 	//
 	//	*FromWorker_Register
-	//	*FromWorker_Heartbeat
+	//	*FromWorker_Renewal
 	//	*FromWorker_Proposal
-	//	*FromWorker_Cache
 	Kind          isFromWorker_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -83,10 +82,10 @@ func (x *FromWorker) GetRegister() *v1.Register {
 	return nil
 }
 
-func (x *FromWorker) GetHeartbeat() *Heartbeat {
+func (x *FromWorker) GetRenewal() *Renewal {
 	if x != nil {
-		if x, ok := x.Kind.(*FromWorker_Heartbeat); ok {
-			return x.Heartbeat
+		if x, ok := x.Kind.(*FromWorker_Renewal); ok {
+			return x.Renewal
 		}
 	}
 	return nil
@@ -101,15 +100,6 @@ func (x *FromWorker) GetProposal() *v1.Proposal {
 	return nil
 }
 
-func (x *FromWorker) GetCache() *CacheEvents {
-	if x != nil {
-		if x, ok := x.Kind.(*FromWorker_Cache); ok {
-			return x.Cache
-		}
-	}
-	return nil
-}
-
 type isFromWorker_Kind interface {
 	isFromWorker_Kind()
 }
@@ -119,9 +109,9 @@ type FromWorker_Register struct {
 	Register *v1.Register `protobuf:"bytes,1,opt,name=register,proto3,oneof"`
 }
 
-type FromWorker_Heartbeat struct {
+type FromWorker_Renewal struct {
 	// Renews the lease; sent a few times a term.
-	Heartbeat *Heartbeat `protobuf:"bytes,2,opt,name=heartbeat,proto3,oneof"`
+	Renewal *Renewal `protobuf:"bytes,2,opt,name=renewal,proto3,oneof"`
 }
 
 type FromWorker_Proposal struct {
@@ -129,17 +119,47 @@ type FromWorker_Proposal struct {
 	Proposal *v1.Proposal `protobuf:"bytes,3,opt,name=proposal,proto3,oneof"`
 }
 
-type FromWorker_Cache struct {
-	Cache *CacheEvents `protobuf:"bytes,4,opt,name=cache,proto3,oneof"`
-}
-
 func (*FromWorker_Register) isFromWorker_Kind() {}
 
-func (*FromWorker_Heartbeat) isFromWorker_Kind() {}
+func (*FromWorker_Renewal) isFromWorker_Kind() {}
 
 func (*FromWorker_Proposal) isFromWorker_Kind() {}
 
-func (*FromWorker_Cache) isFromWorker_Kind() {}
+type Renewal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Renewal) Reset() {
+	*x = Renewal{}
+	mi := &file_api_worker_v1_worker_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Renewal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Renewal) ProtoMessage() {}
+
+func (x *Renewal) ProtoReflect() protoreflect.Message {
+	mi := &file_api_worker_v1_worker_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Renewal.ProtoReflect.Descriptor instead.
+func (*Renewal) Descriptor() ([]byte, []int) {
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{1}
+}
 
 // Heartbeat carries what dashboards and autoscalers read.
 type Heartbeat struct {
@@ -161,7 +181,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[1]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -173,7 +193,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[1]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -186,7 +206,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{1}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Heartbeat) GetUnready() string {
@@ -245,8 +265,8 @@ func (x *Heartbeat) GetHeldPages() uint64 {
 	return 0
 }
 
-// CacheEvents say which blocks a worker can serve as a prefix hit. Sequences are ascending without gaps; a router that
-// sees a gap forgets the worker's blocks and asks for a reset.
+// CacheEvents say which blocks a worker can serve as a prefix hit. Sequences are ascending without gaps, and the first one
+// is a reset; a router that sees a gap forgets the worker's blocks and watches anew.
 type CacheEvents struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Sequence uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
@@ -259,7 +279,7 @@ type CacheEvents struct {
 
 func (x *CacheEvents) Reset() {
 	*x = CacheEvents{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[2]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -271,7 +291,7 @@ func (x *CacheEvents) String() string {
 func (*CacheEvents) ProtoMessage() {}
 
 func (x *CacheEvents) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[2]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -284,7 +304,7 @@ func (x *CacheEvents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheEvents.ProtoReflect.Descriptor instead.
 func (*CacheEvents) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{2}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *CacheEvents) GetSequence() uint64 {
@@ -323,7 +343,7 @@ type BlockEvent struct {
 
 func (x *BlockEvent) Reset() {
 	*x = BlockEvent{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[3]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -335,7 +355,7 @@ func (x *BlockEvent) String() string {
 func (*BlockEvent) ProtoMessage() {}
 
 func (x *BlockEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[3]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -348,7 +368,7 @@ func (x *BlockEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockEvent.ProtoReflect.Descriptor instead.
 func (*BlockEvent) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{3}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *BlockEvent) GetHash() []byte {
@@ -379,7 +399,6 @@ type ToWorker struct {
 	//	*ToWorker_Registered
 	//	*ToWorker_Result
 	//	*ToWorker_Notice
-	//	*ToWorker_ResetCache
 	Kind          isToWorker_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -387,7 +406,7 @@ type ToWorker struct {
 
 func (x *ToWorker) Reset() {
 	*x = ToWorker{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[4]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -399,7 +418,7 @@ func (x *ToWorker) String() string {
 func (*ToWorker) ProtoMessage() {}
 
 func (x *ToWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[4]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -412,7 +431,7 @@ func (x *ToWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToWorker.ProtoReflect.Descriptor instead.
 func (*ToWorker) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{4}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ToWorker) GetKind() isToWorker_Kind {
@@ -449,15 +468,6 @@ func (x *ToWorker) GetNotice() *Notice {
 	return nil
 }
 
-func (x *ToWorker) GetResetCache() *ResetCache {
-	if x != nil {
-		if x, ok := x.Kind.(*ToWorker_ResetCache); ok {
-			return x.ResetCache
-		}
-	}
-	return nil
-}
-
 type isToWorker_Kind interface {
 	isToWorker_Kind()
 }
@@ -476,18 +486,11 @@ type ToWorker_Notice struct {
 	Notice *Notice `protobuf:"bytes,3,opt,name=notice,proto3,oneof"`
 }
 
-type ToWorker_ResetCache struct {
-	// Send a cache reset.
-	ResetCache *ResetCache `protobuf:"bytes,4,opt,name=reset_cache,json=resetCache,proto3,oneof"`
-}
-
 func (*ToWorker_Registered) isToWorker_Kind() {}
 
 func (*ToWorker_Result) isToWorker_Kind() {}
 
 func (*ToWorker_Notice) isToWorker_Kind() {}
-
-func (*ToWorker_ResetCache) isToWorker_Kind() {}
 
 type ProposalResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -499,7 +502,7 @@ type ProposalResult struct {
 
 func (x *ProposalResult) Reset() {
 	*x = ProposalResult{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[5]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -511,7 +514,7 @@ func (x *ProposalResult) String() string {
 func (*ProposalResult) ProtoMessage() {}
 
 func (x *ProposalResult) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[5]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -524,7 +527,7 @@ func (x *ProposalResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposalResult.ProtoReflect.Descriptor instead.
 func (*ProposalResult) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{5}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ProposalResult) GetSequence() uint64 {
@@ -559,7 +562,7 @@ type Notice struct {
 
 func (x *Notice) Reset() {
 	*x = Notice{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[6]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -571,7 +574,7 @@ func (x *Notice) String() string {
 func (*Notice) ProtoMessage() {}
 
 func (x *Notice) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[6]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -584,7 +587,7 @@ func (x *Notice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notice.ProtoReflect.Descriptor instead.
 func (*Notice) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{6}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Notice) GetRevision() uint64 {
@@ -632,7 +635,7 @@ type Grown struct {
 
 func (x *Grown) Reset() {
 	*x = Grown{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[7]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -644,7 +647,7 @@ func (x *Grown) String() string {
 func (*Grown) ProtoMessage() {}
 
 func (x *Grown) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[7]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -657,7 +660,7 @@ func (x *Grown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grown.ProtoReflect.Descriptor instead.
 func (*Grown) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{7}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Grown) GetShareGroup() string {
@@ -674,27 +677,28 @@ func (x *Grown) GetPages() uint64 {
 	return 0
 }
 
-type ResetCache struct {
+type WatchRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Incarnation   uint64                 `protobuf:"varint,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ResetCache) Reset() {
-	*x = ResetCache{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[8]
+func (x *WatchRequest) Reset() {
+	*x = WatchRequest{}
+	mi := &file_api_worker_v1_worker_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ResetCache) String() string {
+func (x *WatchRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ResetCache) ProtoMessage() {}
+func (*WatchRequest) ProtoMessage() {}
 
-func (x *ResetCache) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[8]
+func (x *WatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_api_worker_v1_worker_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -705,10 +709,100 @@ func (x *ResetCache) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ResetCache.ProtoReflect.Descriptor instead.
-func (*ResetCache) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{8}
+// Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
+func (*WatchRequest) Descriptor() ([]byte, []int) {
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{9}
 }
+
+func (x *WatchRequest) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+// Watched begins with a heartbeat, then the whole cache.
+type Watched struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Kind:
+	//
+	//	*Watched_Heartbeat
+	//	*Watched_Cache
+	Kind          isWatched_Kind `protobuf_oneof:"kind"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Watched) Reset() {
+	*x = Watched{}
+	mi := &file_api_worker_v1_worker_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Watched) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Watched) ProtoMessage() {}
+
+func (x *Watched) ProtoReflect() protoreflect.Message {
+	mi := &file_api_worker_v1_worker_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Watched.ProtoReflect.Descriptor instead.
+func (*Watched) Descriptor() ([]byte, []int) {
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Watched) GetKind() isWatched_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *Watched) GetHeartbeat() *Heartbeat {
+	if x != nil {
+		if x, ok := x.Kind.(*Watched_Heartbeat); ok {
+			return x.Heartbeat
+		}
+	}
+	return nil
+}
+
+func (x *Watched) GetCache() *CacheEvents {
+	if x != nil {
+		if x, ok := x.Kind.(*Watched_Cache); ok {
+			return x.Cache
+		}
+	}
+	return nil
+}
+
+type isWatched_Kind interface {
+	isWatched_Kind()
+}
+
+type Watched_Heartbeat struct {
+	Heartbeat *Heartbeat `protobuf:"bytes,1,opt,name=heartbeat,proto3,oneof"`
+}
+
+type Watched_Cache struct {
+	Cache *CacheEvents `protobuf:"bytes,2,opt,name=cache,proto3,oneof"`
+}
+
+func (*Watched_Heartbeat) isWatched_Kind() {}
+
+func (*Watched_Cache) isWatched_Kind() {}
 
 type StopRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -721,7 +815,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[9]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -733,7 +827,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[9]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -746,7 +840,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{9}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StopRequest) GetReservation() uint64 {
@@ -778,7 +872,7 @@ type StopReply struct {
 
 func (x *StopReply) Reset() {
 	*x = StopReply{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[10]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -790,7 +884,7 @@ func (x *StopReply) String() string {
 func (*StopReply) ProtoMessage() {}
 
 func (x *StopReply) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[10]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -803,7 +897,7 @@ func (x *StopReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopReply.ProtoReflect.Descriptor instead.
 func (*StopReply) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{10}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{12}
 }
 
 type CardRequest struct {
@@ -814,7 +908,7 @@ type CardRequest struct {
 
 func (x *CardRequest) Reset() {
 	*x = CardRequest{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[11]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -826,7 +920,7 @@ func (x *CardRequest) String() string {
 func (*CardRequest) ProtoMessage() {}
 
 func (x *CardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[11]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -839,7 +933,7 @@ func (x *CardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardRequest.ProtoReflect.Descriptor instead.
 func (*CardRequest) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{11}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{13}
 }
 
 type CardPiece struct {
@@ -852,7 +946,7 @@ type CardPiece struct {
 
 func (x *CardPiece) Reset() {
 	*x = CardPiece{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[12]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -864,7 +958,7 @@ func (x *CardPiece) String() string {
 func (*CardPiece) ProtoMessage() {}
 
 func (x *CardPiece) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[12]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -877,7 +971,7 @@ func (x *CardPiece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardPiece.ProtoReflect.Descriptor instead.
 func (*CardPiece) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{12}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CardPiece) GetData() []byte {
@@ -899,7 +993,7 @@ type Card struct {
 
 func (x *Card) Reset() {
 	*x = Card{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[13]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -911,7 +1005,7 @@ func (x *Card) String() string {
 func (*Card) ProtoMessage() {}
 
 func (x *Card) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[13]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -924,7 +1018,7 @@ func (x *Card) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Card.ProtoReflect.Descriptor instead.
 func (*Card) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{13}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Card) GetTokenizer() *Tokenizer {
@@ -969,7 +1063,7 @@ type Tokenizer struct {
 
 func (x *Tokenizer) Reset() {
 	*x = Tokenizer{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[14]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -981,7 +1075,7 @@ func (x *Tokenizer) String() string {
 func (*Tokenizer) ProtoMessage() {}
 
 func (x *Tokenizer) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[14]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -994,7 +1088,7 @@ func (x *Tokenizer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tokenizer.ProtoReflect.Descriptor instead.
 func (*Tokenizer) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{14}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Tokenizer) GetKind() string {
@@ -1126,7 +1220,7 @@ type GenerateRequest struct {
 
 func (x *GenerateRequest) Reset() {
 	*x = GenerateRequest{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[15]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1138,7 +1232,7 @@ func (x *GenerateRequest) String() string {
 func (*GenerateRequest) ProtoMessage() {}
 
 func (x *GenerateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[15]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1151,7 +1245,7 @@ func (x *GenerateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateRequest.ProtoReflect.Descriptor instead.
 func (*GenerateRequest) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{15}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GenerateRequest) GetRequestId() string {
@@ -1284,7 +1378,7 @@ type Scoring struct {
 
 func (x *Scoring) Reset() {
 	*x = Scoring{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[16]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1296,7 +1390,7 @@ func (x *Scoring) String() string {
 func (*Scoring) ProtoMessage() {}
 
 func (x *Scoring) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[16]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1309,7 +1403,7 @@ func (x *Scoring) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scoring.ProtoReflect.Descriptor instead.
 func (*Scoring) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{16}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Scoring) GetTop() uint32 {
@@ -1334,7 +1428,7 @@ type Score struct {
 
 func (x *Score) Reset() {
 	*x = Score{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[17]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1346,7 +1440,7 @@ func (x *Score) String() string {
 func (*Score) ProtoMessage() {}
 
 func (x *Score) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[17]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1359,7 +1453,7 @@ func (x *Score) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Score.ProtoReflect.Descriptor instead.
 func (*Score) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{17}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Score) GetLogprob() float32 {
@@ -1409,7 +1503,7 @@ type Sampling struct {
 
 func (x *Sampling) Reset() {
 	*x = Sampling{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[18]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1421,7 +1515,7 @@ func (x *Sampling) String() string {
 func (*Sampling) ProtoMessage() {}
 
 func (x *Sampling) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[18]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1434,7 +1528,7 @@ func (x *Sampling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sampling.ProtoReflect.Descriptor instead.
 func (*Sampling) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{18}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Sampling) GetTemperature() float32 {
@@ -1515,7 +1609,7 @@ type GenerateReply struct {
 
 func (x *GenerateReply) Reset() {
 	*x = GenerateReply{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[19]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +1621,7 @@ func (x *GenerateReply) String() string {
 func (*GenerateReply) ProtoMessage() {}
 
 func (x *GenerateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[19]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +1634,7 @@ func (x *GenerateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateReply.ProtoReflect.Descriptor instead.
 func (*GenerateReply) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{19}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GenerateReply) GetKind() isGenerateReply_Kind {
@@ -1627,7 +1721,7 @@ type PromptScores struct {
 
 func (x *PromptScores) Reset() {
 	*x = PromptScores{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[20]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1639,7 +1733,7 @@ func (x *PromptScores) String() string {
 func (*PromptScores) ProtoMessage() {}
 
 func (x *PromptScores) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[20]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1652,7 +1746,7 @@ func (x *PromptScores) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromptScores.ProtoReflect.Descriptor instead.
 func (*PromptScores) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{20}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PromptScores) GetPosition() uint32 {
@@ -1679,7 +1773,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[21]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1691,7 +1785,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[21]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1704,7 +1798,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{21}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Started) GetCachedTokens() uint32 {
@@ -1730,7 +1824,7 @@ type Tokens struct {
 
 func (x *Tokens) Reset() {
 	*x = Tokens{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[22]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1742,7 +1836,7 @@ func (x *Tokens) String() string {
 func (*Tokens) ProtoMessage() {}
 
 func (x *Tokens) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[22]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1755,7 +1849,7 @@ func (x *Tokens) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tokens.ProtoReflect.Descriptor instead.
 func (*Tokens) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{22}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Tokens) GetAttempt() uint64 {
@@ -1808,7 +1902,7 @@ type Finished struct {
 
 func (x *Finished) Reset() {
 	*x = Finished{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[23]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1820,7 +1914,7 @@ func (x *Finished) String() string {
 func (*Finished) ProtoMessage() {}
 
 func (x *Finished) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[23]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1833,7 +1927,7 @@ func (x *Finished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finished.ProtoReflect.Descriptor instead.
 func (*Finished) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{23}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Finished) GetReason() v1.FinishReason {
@@ -1875,14 +1969,14 @@ var File_api_worker_v1_worker_proto protoreflect.FileDescriptor
 
 const file_api_worker_v1_worker_proto_rawDesc = "" +
 	"\n" +
-	"\x1aapi/worker/v1/worker.proto\x12\x0fberth.worker.v1\x1a\x1aapi/ledger/v1/ledger.proto\"\xf8\x01\n" +
+	"\x1aapi/worker/v1/worker.proto\x12\x0fberth.worker.v1\x1a\x1aapi/ledger/v1/ledger.proto\"\xc2\x01\n" +
 	"\n" +
 	"FromWorker\x127\n" +
-	"\bregister\x18\x01 \x01(\v2\x19.berth.ledger.v1.RegisterH\x00R\bregister\x12:\n" +
-	"\theartbeat\x18\x02 \x01(\v2\x1a.berth.worker.v1.HeartbeatH\x00R\theartbeat\x127\n" +
-	"\bproposal\x18\x03 \x01(\v2\x19.berth.ledger.v1.ProposalH\x00R\bproposal\x124\n" +
-	"\x05cache\x18\x04 \x01(\v2\x1c.berth.worker.v1.CacheEventsH\x00R\x05cacheB\x06\n" +
-	"\x04kind\"\x82\x02\n" +
+	"\bregister\x18\x01 \x01(\v2\x19.berth.ledger.v1.RegisterH\x00R\bregister\x124\n" +
+	"\arenewal\x18\x02 \x01(\v2\x18.berth.worker.v1.RenewalH\x00R\arenewal\x127\n" +
+	"\bproposal\x18\x03 \x01(\v2\x19.berth.ledger.v1.ProposalH\x00R\bproposalB\x06\n" +
+	"\x04kindJ\x04\b\x04\x10\x05\"\t\n" +
+	"\aRenewal\"\x82\x02\n" +
 	"\tHeartbeat\x12\x18\n" +
 	"\aunready\x18\x01 \x01(\tR\aunready\x12#\n" +
 	"\rcharged_pages\x18\x02 \x01(\x04R\fchargedPages\x12\x1d\n" +
@@ -1903,16 +1997,14 @@ const file_api_worker_v1_worker_proto_rawDesc = "" +
 	"BlockEvent\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x12\n" +
 	"\x04full\x18\x02 \x01(\bR\x04full\x12\x16\n" +
-	"\x06window\x18\x03 \x01(\bR\x06window\"\xfb\x01\n" +
+	"\x06window\x18\x03 \x01(\bR\x06window\"\xc1\x01\n" +
 	"\bToWorker\x129\n" +
 	"\n" +
 	"registered\x18\x01 \x01(\v2\x17.berth.ledger.v1.ResultH\x00R\n" +
 	"registered\x129\n" +
 	"\x06result\x18\x02 \x01(\v2\x1f.berth.worker.v1.ProposalResultH\x00R\x06result\x121\n" +
-	"\x06notice\x18\x03 \x01(\v2\x17.berth.worker.v1.NoticeH\x00R\x06notice\x12>\n" +
-	"\vreset_cache\x18\x04 \x01(\v2\x1b.berth.worker.v1.ResetCacheH\x00R\n" +
-	"resetCacheB\x06\n" +
-	"\x04kind\"]\n" +
+	"\x06notice\x18\x03 \x01(\v2\x17.berth.worker.v1.NoticeH\x00R\x06noticeB\x06\n" +
+	"\x04kindJ\x04\b\x04\x10\x05\"]\n" +
 	"\x0eProposalResult\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12/\n" +
 	"\x06result\x18\x02 \x01(\v2\x17.berth.ledger.v1.ResultR\x06result\"\xc5\x01\n" +
@@ -1925,9 +2017,13 @@ const file_api_worker_v1_worker_proto_rawDesc = "" +
 	"\x05Grown\x12\x1f\n" +
 	"\vshare_group\x18\x01 \x01(\tR\n" +
 	"shareGroup\x12\x14\n" +
-	"\x05pages\x18\x02 \x01(\x04R\x05pages\"\f\n" +
-	"\n" +
-	"ResetCache\"i\n" +
+	"\x05pages\x18\x02 \x01(\x04R\x05pages\"0\n" +
+	"\fWatchRequest\x12 \n" +
+	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\"\x83\x01\n" +
+	"\aWatched\x12:\n" +
+	"\theartbeat\x18\x01 \x01(\v2\x1a.berth.worker.v1.HeartbeatH\x00R\theartbeat\x124\n" +
+	"\x05cache\x18\x02 \x01(\v2\x1c.berth.worker.v1.CacheEventsH\x00R\x05cacheB\x06\n" +
+	"\x04kind\"i\n" +
 	"\vStopRequest\x12 \n" +
 	"\vreservation\x18\x01 \x01(\x04R\vreservation\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x16\n" +
@@ -2024,8 +2120,9 @@ const file_api_worker_v1_worker_proto_rawDesc = "" +
 	"\vpreemptions\x18\x04 \x01(\rR\vpreemptions\x12\x16\n" +
 	"\x06branch\x18\x05 \x01(\rR\x06branch2O\n" +
 	"\aCluster\x12D\n" +
-	"\x06Attach\x12\x1b.berth.worker.v1.FromWorker\x1a\x19.berth.worker.v1.ToWorker(\x010\x012\xde\x01\n" +
+	"\x06Attach\x12\x1b.berth.worker.v1.FromWorker\x1a\x19.berth.worker.v1.ToWorker(\x010\x012\xa2\x02\n" +
 	"\x06Worker\x12B\n" +
+	"\x05Watch\x12\x1d.berth.worker.v1.WatchRequest\x1a\x18.berth.worker.v1.Watched0\x01\x12B\n" +
 	"\x04Card\x12\x1c.berth.worker.v1.CardRequest\x1a\x1a.berth.worker.v1.CardPiece0\x01\x12N\n" +
 	"\bGenerate\x12 .berth.worker.v1.GenerateRequest\x1a\x1e.berth.worker.v1.GenerateReply0\x01\x12@\n" +
 	"\x04Stop\x12\x1c.berth.worker.v1.StopRequest\x1a\x1a.berth.worker.v1.StopReplyB0Z.github.com/berthd/berth/api/worker/v1;workerv1b\x06proto3"
@@ -2042,75 +2139,79 @@ func file_api_worker_v1_worker_proto_rawDescGZIP() []byte {
 	return file_api_worker_v1_worker_proto_rawDescData
 }
 
-var file_api_worker_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_api_worker_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_api_worker_v1_worker_proto_goTypes = []any{
 	(*FromWorker)(nil),      // 0: berth.worker.v1.FromWorker
-	(*Heartbeat)(nil),       // 1: berth.worker.v1.Heartbeat
-	(*CacheEvents)(nil),     // 2: berth.worker.v1.CacheEvents
-	(*BlockEvent)(nil),      // 3: berth.worker.v1.BlockEvent
-	(*ToWorker)(nil),        // 4: berth.worker.v1.ToWorker
-	(*ProposalResult)(nil),  // 5: berth.worker.v1.ProposalResult
-	(*Notice)(nil),          // 6: berth.worker.v1.Notice
-	(*Grown)(nil),           // 7: berth.worker.v1.Grown
-	(*ResetCache)(nil),      // 8: berth.worker.v1.ResetCache
-	(*StopRequest)(nil),     // 9: berth.worker.v1.StopRequest
-	(*StopReply)(nil),       // 10: berth.worker.v1.StopReply
-	(*CardRequest)(nil),     // 11: berth.worker.v1.CardRequest
-	(*CardPiece)(nil),       // 12: berth.worker.v1.CardPiece
-	(*Card)(nil),            // 13: berth.worker.v1.Card
-	(*Tokenizer)(nil),       // 14: berth.worker.v1.Tokenizer
-	(*GenerateRequest)(nil), // 15: berth.worker.v1.GenerateRequest
-	(*Scoring)(nil),         // 16: berth.worker.v1.Scoring
-	(*Score)(nil),           // 17: berth.worker.v1.Score
-	(*Sampling)(nil),        // 18: berth.worker.v1.Sampling
-	(*GenerateReply)(nil),   // 19: berth.worker.v1.GenerateReply
-	(*PromptScores)(nil),    // 20: berth.worker.v1.PromptScores
-	(*Started)(nil),         // 21: berth.worker.v1.Started
-	(*Tokens)(nil),          // 22: berth.worker.v1.Tokens
-	(*Finished)(nil),        // 23: berth.worker.v1.Finished
-	nil,                     // 24: berth.worker.v1.Sampling.LogitBiasEntry
-	(*v1.Register)(nil),     // 25: berth.ledger.v1.Register
-	(*v1.Proposal)(nil),     // 26: berth.ledger.v1.Proposal
-	(*v1.Result)(nil),       // 27: berth.ledger.v1.Result
-	(*v1.OrderKey)(nil),     // 28: berth.ledger.v1.OrderKey
-	(v1.FinishReason)(0),    // 29: berth.ledger.v1.FinishReason
+	(*Renewal)(nil),         // 1: berth.worker.v1.Renewal
+	(*Heartbeat)(nil),       // 2: berth.worker.v1.Heartbeat
+	(*CacheEvents)(nil),     // 3: berth.worker.v1.CacheEvents
+	(*BlockEvent)(nil),      // 4: berth.worker.v1.BlockEvent
+	(*ToWorker)(nil),        // 5: berth.worker.v1.ToWorker
+	(*ProposalResult)(nil),  // 6: berth.worker.v1.ProposalResult
+	(*Notice)(nil),          // 7: berth.worker.v1.Notice
+	(*Grown)(nil),           // 8: berth.worker.v1.Grown
+	(*WatchRequest)(nil),    // 9: berth.worker.v1.WatchRequest
+	(*Watched)(nil),         // 10: berth.worker.v1.Watched
+	(*StopRequest)(nil),     // 11: berth.worker.v1.StopRequest
+	(*StopReply)(nil),       // 12: berth.worker.v1.StopReply
+	(*CardRequest)(nil),     // 13: berth.worker.v1.CardRequest
+	(*CardPiece)(nil),       // 14: berth.worker.v1.CardPiece
+	(*Card)(nil),            // 15: berth.worker.v1.Card
+	(*Tokenizer)(nil),       // 16: berth.worker.v1.Tokenizer
+	(*GenerateRequest)(nil), // 17: berth.worker.v1.GenerateRequest
+	(*Scoring)(nil),         // 18: berth.worker.v1.Scoring
+	(*Score)(nil),           // 19: berth.worker.v1.Score
+	(*Sampling)(nil),        // 20: berth.worker.v1.Sampling
+	(*GenerateReply)(nil),   // 21: berth.worker.v1.GenerateReply
+	(*PromptScores)(nil),    // 22: berth.worker.v1.PromptScores
+	(*Started)(nil),         // 23: berth.worker.v1.Started
+	(*Tokens)(nil),          // 24: berth.worker.v1.Tokens
+	(*Finished)(nil),        // 25: berth.worker.v1.Finished
+	nil,                     // 26: berth.worker.v1.Sampling.LogitBiasEntry
+	(*v1.Register)(nil),     // 27: berth.ledger.v1.Register
+	(*v1.Proposal)(nil),     // 28: berth.ledger.v1.Proposal
+	(*v1.Result)(nil),       // 29: berth.ledger.v1.Result
+	(*v1.OrderKey)(nil),     // 30: berth.ledger.v1.OrderKey
+	(v1.FinishReason)(0),    // 31: berth.ledger.v1.FinishReason
 }
 var file_api_worker_v1_worker_proto_depIdxs = []int32{
-	25, // 0: berth.worker.v1.FromWorker.register:type_name -> berth.ledger.v1.Register
-	1,  // 1: berth.worker.v1.FromWorker.heartbeat:type_name -> berth.worker.v1.Heartbeat
-	26, // 2: berth.worker.v1.FromWorker.proposal:type_name -> berth.ledger.v1.Proposal
-	2,  // 3: berth.worker.v1.FromWorker.cache:type_name -> berth.worker.v1.CacheEvents
-	3,  // 4: berth.worker.v1.CacheEvents.blocks:type_name -> berth.worker.v1.BlockEvent
-	27, // 5: berth.worker.v1.ToWorker.registered:type_name -> berth.ledger.v1.Result
-	5,  // 6: berth.worker.v1.ToWorker.result:type_name -> berth.worker.v1.ProposalResult
-	6,  // 7: berth.worker.v1.ToWorker.notice:type_name -> berth.worker.v1.Notice
-	8,  // 8: berth.worker.v1.ToWorker.reset_cache:type_name -> berth.worker.v1.ResetCache
-	27, // 9: berth.worker.v1.ProposalResult.result:type_name -> berth.ledger.v1.Result
-	7,  // 10: berth.worker.v1.Notice.accounts:type_name -> berth.worker.v1.Grown
-	28, // 11: berth.worker.v1.Notice.waiting:type_name -> berth.ledger.v1.OrderKey
-	14, // 12: berth.worker.v1.Card.tokenizer:type_name -> berth.worker.v1.Tokenizer
-	28, // 13: berth.worker.v1.GenerateRequest.key:type_name -> berth.ledger.v1.OrderKey
-	18, // 14: berth.worker.v1.GenerateRequest.sampling:type_name -> berth.worker.v1.Sampling
-	16, // 15: berth.worker.v1.GenerateRequest.scoring:type_name -> berth.worker.v1.Scoring
-	16, // 16: berth.worker.v1.GenerateRequest.prompt_scoring:type_name -> berth.worker.v1.Scoring
-	24, // 17: berth.worker.v1.Sampling.logit_bias:type_name -> berth.worker.v1.Sampling.LogitBiasEntry
-	21, // 18: berth.worker.v1.GenerateReply.started:type_name -> berth.worker.v1.Started
-	22, // 19: berth.worker.v1.GenerateReply.tokens:type_name -> berth.worker.v1.Tokens
-	23, // 20: berth.worker.v1.GenerateReply.finished:type_name -> berth.worker.v1.Finished
-	20, // 21: berth.worker.v1.GenerateReply.prompt_scores:type_name -> berth.worker.v1.PromptScores
-	17, // 22: berth.worker.v1.PromptScores.scores:type_name -> berth.worker.v1.Score
-	17, // 23: berth.worker.v1.Tokens.scores:type_name -> berth.worker.v1.Score
-	29, // 24: berth.worker.v1.Finished.reason:type_name -> berth.ledger.v1.FinishReason
+	27, // 0: berth.worker.v1.FromWorker.register:type_name -> berth.ledger.v1.Register
+	1,  // 1: berth.worker.v1.FromWorker.renewal:type_name -> berth.worker.v1.Renewal
+	28, // 2: berth.worker.v1.FromWorker.proposal:type_name -> berth.ledger.v1.Proposal
+	4,  // 3: berth.worker.v1.CacheEvents.blocks:type_name -> berth.worker.v1.BlockEvent
+	29, // 4: berth.worker.v1.ToWorker.registered:type_name -> berth.ledger.v1.Result
+	6,  // 5: berth.worker.v1.ToWorker.result:type_name -> berth.worker.v1.ProposalResult
+	7,  // 6: berth.worker.v1.ToWorker.notice:type_name -> berth.worker.v1.Notice
+	29, // 7: berth.worker.v1.ProposalResult.result:type_name -> berth.ledger.v1.Result
+	8,  // 8: berth.worker.v1.Notice.accounts:type_name -> berth.worker.v1.Grown
+	30, // 9: berth.worker.v1.Notice.waiting:type_name -> berth.ledger.v1.OrderKey
+	2,  // 10: berth.worker.v1.Watched.heartbeat:type_name -> berth.worker.v1.Heartbeat
+	3,  // 11: berth.worker.v1.Watched.cache:type_name -> berth.worker.v1.CacheEvents
+	16, // 12: berth.worker.v1.Card.tokenizer:type_name -> berth.worker.v1.Tokenizer
+	30, // 13: berth.worker.v1.GenerateRequest.key:type_name -> berth.ledger.v1.OrderKey
+	20, // 14: berth.worker.v1.GenerateRequest.sampling:type_name -> berth.worker.v1.Sampling
+	18, // 15: berth.worker.v1.GenerateRequest.scoring:type_name -> berth.worker.v1.Scoring
+	18, // 16: berth.worker.v1.GenerateRequest.prompt_scoring:type_name -> berth.worker.v1.Scoring
+	26, // 17: berth.worker.v1.Sampling.logit_bias:type_name -> berth.worker.v1.Sampling.LogitBiasEntry
+	23, // 18: berth.worker.v1.GenerateReply.started:type_name -> berth.worker.v1.Started
+	24, // 19: berth.worker.v1.GenerateReply.tokens:type_name -> berth.worker.v1.Tokens
+	25, // 20: berth.worker.v1.GenerateReply.finished:type_name -> berth.worker.v1.Finished
+	22, // 21: berth.worker.v1.GenerateReply.prompt_scores:type_name -> berth.worker.v1.PromptScores
+	19, // 22: berth.worker.v1.PromptScores.scores:type_name -> berth.worker.v1.Score
+	19, // 23: berth.worker.v1.Tokens.scores:type_name -> berth.worker.v1.Score
+	31, // 24: berth.worker.v1.Finished.reason:type_name -> berth.ledger.v1.FinishReason
 	0,  // 25: berth.worker.v1.Cluster.Attach:input_type -> berth.worker.v1.FromWorker
-	11, // 26: berth.worker.v1.Worker.Card:input_type -> berth.worker.v1.CardRequest
-	15, // 27: berth.worker.v1.Worker.Generate:input_type -> berth.worker.v1.GenerateRequest
-	9,  // 28: berth.worker.v1.Worker.Stop:input_type -> berth.worker.v1.StopRequest
-	4,  // 29: berth.worker.v1.Cluster.Attach:output_type -> berth.worker.v1.ToWorker
-	12, // 30: berth.worker.v1.Worker.Card:output_type -> berth.worker.v1.CardPiece
-	19, // 31: berth.worker.v1.Worker.Generate:output_type -> berth.worker.v1.GenerateReply
-	10, // 32: berth.worker.v1.Worker.Stop:output_type -> berth.worker.v1.StopReply
-	29, // [29:33] is the sub-list for method output_type
-	25, // [25:29] is the sub-list for method input_type
+	9,  // 26: berth.worker.v1.Worker.Watch:input_type -> berth.worker.v1.WatchRequest
+	13, // 27: berth.worker.v1.Worker.Card:input_type -> berth.worker.v1.CardRequest
+	17, // 28: berth.worker.v1.Worker.Generate:input_type -> berth.worker.v1.GenerateRequest
+	11, // 29: berth.worker.v1.Worker.Stop:input_type -> berth.worker.v1.StopRequest
+	5,  // 30: berth.worker.v1.Cluster.Attach:output_type -> berth.worker.v1.ToWorker
+	10, // 31: berth.worker.v1.Worker.Watch:output_type -> berth.worker.v1.Watched
+	14, // 32: berth.worker.v1.Worker.Card:output_type -> berth.worker.v1.CardPiece
+	21, // 33: berth.worker.v1.Worker.Generate:output_type -> berth.worker.v1.GenerateReply
+	12, // 34: berth.worker.v1.Worker.Stop:output_type -> berth.worker.v1.StopReply
+	30, // [30:35] is the sub-list for method output_type
+	25, // [25:30] is the sub-list for method input_type
 	25, // [25:25] is the sub-list for extension type_name
 	25, // [25:25] is the sub-list for extension extendee
 	0,  // [0:25] is the sub-list for field type_name
@@ -2123,17 +2224,19 @@ func file_api_worker_v1_worker_proto_init() {
 	}
 	file_api_worker_v1_worker_proto_msgTypes[0].OneofWrappers = []any{
 		(*FromWorker_Register)(nil),
-		(*FromWorker_Heartbeat)(nil),
+		(*FromWorker_Renewal)(nil),
 		(*FromWorker_Proposal)(nil),
-		(*FromWorker_Cache)(nil),
 	}
-	file_api_worker_v1_worker_proto_msgTypes[4].OneofWrappers = []any{
+	file_api_worker_v1_worker_proto_msgTypes[5].OneofWrappers = []any{
 		(*ToWorker_Registered)(nil),
 		(*ToWorker_Result)(nil),
 		(*ToWorker_Notice)(nil),
-		(*ToWorker_ResetCache)(nil),
 	}
-	file_api_worker_v1_worker_proto_msgTypes[19].OneofWrappers = []any{
+	file_api_worker_v1_worker_proto_msgTypes[10].OneofWrappers = []any{
+		(*Watched_Heartbeat)(nil),
+		(*Watched_Cache)(nil),
+	}
+	file_api_worker_v1_worker_proto_msgTypes[21].OneofWrappers = []any{
 		(*GenerateReply_Started)(nil),
 		(*GenerateReply_Tokens)(nil),
 		(*GenerateReply_Finished)(nil),
@@ -2145,7 +2248,7 @@ func file_api_worker_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_worker_v1_worker_proto_rawDesc), len(file_api_worker_v1_worker_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   25,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -30,7 +30,7 @@ const (
 //
 // Cluster is served by routers, for workers.
 type ClusterClient interface {
-	// Attach is a worker's line into the cluster. The first message is a registration; when the stream breaks the worker
+	// Attach is a worker's line into the ledger. The first message is a registration; when the stream breaks the worker
 	// attaches again, to any router, with the same nonce, and resends what has no result yet.
 	Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FromWorker, ToWorker], error)
 }
@@ -62,7 +62,7 @@ type Cluster_AttachClient = grpc.BidiStreamingClient[FromWorker, ToWorker]
 //
 // Cluster is served by routers, for workers.
 type ClusterServer interface {
-	// Attach is a worker's line into the cluster. The first message is a registration; when the stream breaks the worker
+	// Attach is a worker's line into the ledger. The first message is a registration; when the stream breaks the worker
 	// attaches again, to any router, with the same nonce, and resends what has no result yet.
 	Attach(grpc.BidiStreamingServer[FromWorker, ToWorker]) error
 	mustEmbedUnimplementedClusterServer()
@@ -125,6 +125,7 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
+	Worker_Watch_FullMethodName    = "/berth.worker.v1.Worker/Watch"
 	Worker_Card_FullMethodName     = "/berth.worker.v1.Worker/Card"
 	Worker_Generate_FullMethodName = "/berth.worker.v1.Worker/Generate"
 	Worker_Stop_FullMethodName     = "/berth.worker.v1.Worker/Stop"
@@ -136,6 +137,9 @@ const (
 //
 // Worker is served by workers, for routers.
 type WorkerClient interface {
+	// Watch tells how an incarnation fares, and what its cache has, until it ends. Every router of the cluster watches every
+	// worker that the ledger knows: UNAVAILABLE says that it is not that incarnation's process, or not yet.
+	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Watched], error)
 	// Card is the worker's model card, in pieces.
 	Card(ctx context.Context, in *CardRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CardPiece], error)
 	// Generate runs a reserved request and streams its tokens. Cancelling the call cancels the request.
@@ -152,9 +156,28 @@ func NewWorkerClient(cc grpc.ClientConnInterface) WorkerClient {
 	return &workerClient{cc}
 }
 
+func (c *workerClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Watched], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Worker_ServiceDesc.Streams[0], Worker_Watch_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchRequest, Watched]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Worker_WatchClient = grpc.ServerStreamingClient[Watched]
+
 func (c *workerClient) Card(ctx context.Context, in *CardRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CardPiece], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Worker_ServiceDesc.Streams[0], Worker_Card_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Worker_ServiceDesc.Streams[1], Worker_Card_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +196,7 @@ type Worker_CardClient = grpc.ServerStreamingClient[CardPiece]
 
 func (c *workerClient) Generate(ctx context.Context, in *GenerateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GenerateReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Worker_ServiceDesc.Streams[1], Worker_Generate_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Worker_ServiceDesc.Streams[2], Worker_Generate_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -206,6 +229,9 @@ func (c *workerClient) Stop(ctx context.Context, in *StopRequest, opts ...grpc.C
 //
 // Worker is served by workers, for routers.
 type WorkerServer interface {
+	// Watch tells how an incarnation fares, and what its cache has, until it ends. Every router of the cluster watches every
+	// worker that the ledger knows: UNAVAILABLE says that it is not that incarnation's process, or not yet.
+	Watch(*WatchRequest, grpc.ServerStreamingServer[Watched]) error
 	// Card is the worker's model card, in pieces.
 	Card(*CardRequest, grpc.ServerStreamingServer[CardPiece]) error
 	// Generate runs a reserved request and streams its tokens. Cancelling the call cancels the request.
@@ -222,6 +248,9 @@ type WorkerServer interface {
 // pointer dereference when methods are called.
 type UnimplementedWorkerServer struct{}
 
+func (UnimplementedWorkerServer) Watch(*WatchRequest, grpc.ServerStreamingServer[Watched]) error {
+	return status.Error(codes.Unimplemented, "method Watch not implemented")
+}
 func (UnimplementedWorkerServer) Card(*CardRequest, grpc.ServerStreamingServer[CardPiece]) error {
 	return status.Error(codes.Unimplemented, "method Card not implemented")
 }
@@ -251,6 +280,17 @@ func RegisterWorkerServer(s grpc.ServiceRegistrar, srv WorkerServer) {
 	}
 	s.RegisterService(&Worker_ServiceDesc, srv)
 }
+
+func _Worker_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(WorkerServer).Watch(m, &grpc.GenericServerStream[WatchRequest, Watched]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Worker_WatchServer = grpc.ServerStreamingServer[Watched]
 
 func _Worker_Card_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(CardRequest)
@@ -305,6 +345,11 @@ var Worker_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Watch",
+			Handler:       _Worker_Watch_Handler,
+			ServerStreams: true,
+		},
 		{
 			StreamName:    "Card",
 			Handler:       _Worker_Card_Handler,

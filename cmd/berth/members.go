@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/berthd/berth/cmd/flags"
+	"github.com/berthd/berth/consensus"
+)
+
+// membersCommand changes who keeps the ledger.
+type membersCommand struct {
+	Admin string `help:"Base of any router's admin API." default:"http://127.0.0.1:8082"`
+	JSON  bool   `help:"Print what the admin API says, as it is."`
+
+	Add    addMember    `cmd:"" help:"Let a new replica in: then start its router with an empty --data, and --peers that name it and the others."`
+	Remove removeMember `cmd:"" help:"Take a replica out: its router ends. To bring it back, add it again with an empty --data."`
+}
+
+type addMember struct {
+	Peer string `arg:"" help:"The replica, as in --peers of the routers." placeholder:"ID=HOST:PORT/HOST:PORT"`
+}
+
+type removeMember struct {
+	ID string `arg:"" help:"The replica's name."`
+}
+
+// Run adds a replica.
+func (c *addMember) Run(ctx context.Context, m *membersCommand) error {
+	p, err := consensus.ParsePeer(c.Peer)
+	if err != nil {
+		return &flags.UsageError{Err: err}
+	}
+	body := fmt.Sprintf(`{"raft":%q,"rpc":%q}`, p.Raft, p.RPC)
+	return m.change(ctx, http.MethodPost, p.ID, strings.NewReader(body))
+}
+
+// Run removes a replica.
+func (c *removeMember) Run(ctx context.Context, m *membersCommand) error {
+	return m.change(ctx, http.MethodDelete, c.ID, nil)
+}
+
+// change asks for one, and prints the members after it.
+func (c *membersCommand) change(ctx context.Context, method, id string, body io.Reader) error {
+	var raw json.RawMessage
+	if err := askJSON(ctx, method, strings.TrimSuffix(c.Admin, "/")+"/admin/v1/members/"+url.PathEscape(id), body, &raw); err != nil {
+		return err
+	}
+	if c.JSON {
+		_, err := os.Stdout.Write(append(raw, '\n'))
+		return err
+	}
+	var s clusterState
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return err
+	}
+	drawReplicas(os.Stdout, s.Replicas)
+	return nil
+}
+
+func drawReplicas(out io.Writer, replicas []replica) {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "REPLICA\tRAFT\tRPC\tSTATE")
+	for _, r := range replicas {
+		state := "follows"
+		switch {
+		case r.Leader:
+			state = "leads"
+		case !r.Voter:
+			state = "joins: no vote yet"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", r.ID, r.Raft, r.RPC, state)
+	}
+	t.Flush()
+}

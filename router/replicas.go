@@ -1,0 +1,65 @@
+package router
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/berthd/berth/consensus"
+)
+
+// memberTimeout is how long the cluster has to agree to a change of its members.
+const memberTimeout = 10 * time.Second
+
+// addMember serves POST /admin/v1/members/{id} with {"raft": host:port, "rpc": host:port}: the replica may join then.
+func (r *Router) addMember(w http.ResponseWriter, req *http.Request) error {
+	var body struct{ Raft, RPC string }
+	if err := json.NewDecoder(http.MaxBytesReader(w, req.Body, 1<<16)).Decode(&body); err != nil {
+		return invalid("", `want {"raft": "host:port", "rpc": "host:port"}: %v`, err)
+	}
+	p := consensus.Peer{ID: req.PathValue("id"), Raft: body.Raft, RPC: body.RPC}
+	if _, err := consensus.ParsePeer(p.String()); err != nil {
+		return invalid("", "%v", err)
+	}
+	return r.changeMembers(w, req, func(ctx context.Context) error { return r.cfg.Ledger.AddMember(ctx, p) })
+}
+
+// removeMember serves DELETE /admin/v1/members/{id}.
+func (r *Router) removeMember(w http.ResponseWriter, req *http.Request) error {
+	return r.changeMembers(w, req, func(ctx context.Context) error { return r.cfg.Ledger.RemoveMember(ctx, req.PathValue("id")) })
+}
+
+func (r *Router) changeMembers(w http.ResponseWriter, req *http.Request, change func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(req.Context(), memberTimeout)
+	defer cancel()
+	err := change(ctx)
+	switch {
+	case errors.Is(err, consensus.ErrMember):
+		return invalid("", "%v", err)
+	case err != nil && req.Context().Err() != nil:
+		return errGone
+	case err != nil:
+		return noQuorum(err)
+	}
+	return gone(writeJSON(w, r.cfg.WriteTimeout, http.StatusOK, map[string]any{"replicas": r.replicas()}))
+}
+
+type replicaBody struct {
+	ID     string `json:"id"`
+	Raft   string `json:"raft"`
+	RPC    string `json:"rpc"`
+	Leader bool   `json:"leader"`
+	Voter  bool   `json:"voter"` // it counts for a quorum; before, it only receives the log
+}
+
+// replicas are those of the ledger, as far as this one knows.
+func (r *Router) replicas() []replicaBody {
+	leader, _ := r.cfg.Ledger.Leader()
+	out := []replicaBody{}
+	for _, m := range r.cfg.Ledger.Members() {
+		out = append(out, replicaBody{m.ID, m.Raft, m.RPC, m.ID == leader, m.Voter})
+	}
+	return out
+}
