@@ -73,7 +73,7 @@ func softly(change func(string) string) *method {
 	return takes("", 0, func(r *run, v Value, _ []Value) (Value, error) {
 		s, err := r.str(v)
 		if err == nil {
-			err = r.build(len(s))
+			err = r.mapped(s)
 		}
 		if err != nil {
 			return nil, err
@@ -259,6 +259,9 @@ func filterWordCount(r *run, v Value, _ []Value) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := r.step(len(s) >> 2); err != nil {
+		return nil, err
+	}
 	inWord := func(c rune) bool { return c == '_' || unicode.IsLetter(c) || unicode.IsNumber(c) }
-	return int64(runs(s, inWord)), r.step(len(s) >> 3)
+	return int64(runs(s, inWord)), nil
 }

@@ -16,7 +16,7 @@ func filterLength(r *run, v Value, _ []Value) (Value, error) {
 		return nil, typeError("object of type '%s' has no len()", typeName(v))
 	}
 	if s, ok := text(v); ok {
-		return int64(n), r.step(len(s) >> 6)
+		return int64(n), r.step(len(s) >> 4)
 	}
 	return int64(n), nil
 }
@@ -290,7 +290,7 @@ func filterSlice(_ *run, v Value, a []Value) (Value, error) {
 // getter reads an attribute of values, by a path with dots or by a number; nil is the value itself. Text is made small
 // if fold says so; missing stands in for what is not there.
 func (r *run) getter(attribute Value, fold bool, missing Value) (func(Value) (Value, error), error) {
-	path, err := attributePath(attribute)
+	path, err := r.attributePath(attribute)
 	if err != nil {
 		return nil, err
 	}
@@ -298,6 +298,9 @@ func (r *run) getter(attribute Value, fold bool, missing Value) (func(Value) (Va
 		for _, part := range path {
 			var err error
 			if v, err = r.item(v, part); err != nil {
+				return nil, err
+			}
+			if err := r.step(1); err != nil {
 				return nil, err
 			}
 			if _, ok := v.(*undefined); ok && missing != nil && missing != (None{}) {
@@ -310,16 +313,22 @@ func (r *run) getter(attribute Value, fold bool, missing Value) (func(Value) (Va
 
 func (r *run) folded(v Value, fold bool) (Value, error) {
 	if s, ok := text(v); ok && fold {
-		return lower(s), r.build(len(s))
+		if err := r.mapped(s); err != nil {
+			return nil, err
+		}
+		return lower(s), nil
 	}
 	return v, nil
 }
 
-func attributePath(attribute Value) ([]Value, error) {
+func (r *run) attributePath(attribute Value) ([]Value, error) {
 	switch a := attribute.(type) {
 	case nil, None:
 		return nil, nil
 	case string:
+		if err := r.elements(3 * (strings.Count(a, ".") + 1)); err != nil {
+			return nil, err
+		}
 		parts := strings.Split(a, ".")
 		path := make([]Value, len(parts))
 		for i, p := range parts {

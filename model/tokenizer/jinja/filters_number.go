@@ -265,7 +265,7 @@ func filterFileSize(r *run, v Value, a []Value) (Value, error) {
 	limit := base
 	for i := range len(letters) {
 		if limit *= base; size < limit || i == len(letters)-1 {
-			return strconv.FormatFloat(base*size/limit, 'f', 1, 64) + " " + letters[i:i+1] + unit, nil
+			return strings.ToLower(strings.TrimPrefix(strconv.FormatFloat(base*size/limit, 'f', 1, 64), "+")) + " " + letters[i:i+1] + unit, nil
 		}
 	}
 	return nil, nil

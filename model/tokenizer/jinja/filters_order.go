@@ -76,6 +76,9 @@ func (r *run) multiGetter(attribute Value, fold bool) (func(Value) (Value, error
 	if !ok {
 		return r.getter(attribute, fold, nil)
 	}
+	if err := r.elements(4 * len(s)); err != nil {
+		return nil, err
+	}
 	var gets []func(Value) (Value, error)
 	for _, name := range splitComma(s) {
 		get, err := r.getter(name, fold, nil)

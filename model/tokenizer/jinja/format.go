@@ -94,7 +94,7 @@ func grouped(digits string, f spec, size, taken int) string {
 		return digits
 	}
 	whole, rest := digits, ""
-	if i := strings.IndexAny(digits, ".e%"); i >= 0 {
+	if i := strings.IndexAny(digits, ".eE%"); i >= 0 {
 		whole, rest = digits[:i], digits[i:]
 	}
 	if f.align == '=' && f.fill == "0" && f.width < 1<<10 {
@@ -155,8 +155,10 @@ func fraction(v float64, f spec, prec int) string {
 		}
 		return text + end
 	case 0:
-		if f.prec < 0 {
-			return floatText(v)
+		if text := floatText(v); f.prec < 0 && (!f.alt || strings.Contains(text, ".")) {
+			return text
+		} else if f.prec < 0 {
+			return strings.Replace(text, "e", ".e", 1)
 		}
 	}
 	return general(v, f, max(prec, 1))
@@ -171,21 +173,25 @@ func general(v float64, f spec, prec int) string {
 	if f.kind == 0 {
 		most = prec - 1 // what has no kind shows one digit after the point
 	}
-	if exp < -4 || exp >= max(most, 1) && (f.kind == 0 || exp >= prec) {
-		digits := text[:at]
-		if !f.alt && strings.Contains(digits, ".") {
-			digits = strings.TrimRight(strings.TrimRight(digits, "0"), ".")
-		}
-		return digits + text[at:]
+	if exp < -4 || exp >= most {
+		return pointed(text[:at], f) + text[at:]
 	}
-	text = strconv.FormatFloat(v, 'f', min(max(prec-1-exp, 0), 1100), 64)
-	if !f.alt && strings.Contains(text, ".") {
-		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
-	}
+	text = pointed(strconv.FormatFloat(v, 'f', min(max(prec-1-exp, 0), 1100), 64), f)
 	if f.kind == 0 && !strings.Contains(text, ".") {
 		text += ".0"
 	}
 	return text
+}
+
+// pointed takes zeros after the point away, and the point if nothing is left there, unless they are to stay.
+func pointed(digits string, f spec) string {
+	switch has := strings.Contains(digits, "."); {
+	case f.alt && !has:
+		return digits + "."
+	case !f.alt && has:
+		return strings.TrimRight(strings.TrimRight(digits, "0"), ".")
+	}
+	return digits
 }
 
 // cut is the first n characters of a text, all of them if n is negative.

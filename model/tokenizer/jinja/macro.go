@@ -79,6 +79,9 @@ func (m *macro) call(r *run, a *args) (Value, error) {
 // bind puts arguments where they belong.
 func (m *macro) bind(r *run, a *args, env *places) error {
 	c := m.code
+	if err := r.step(len(a.pos) + times(len(a.names), len(c.params)+1)); err != nil {
+		return err
+	}
 	n := min(len(a.pos), len(c.params))
 	for i, v := range a.pos[:n] {
 		env.slots[c.slots[i]] = v
@@ -105,6 +108,9 @@ func (m *macro) bind(r *run, a *args, env *places) error {
 		}
 		env.slots[c.kwargs.index] = rest
 	} else if i := slices.Index(taken, false); i >= 0 {
+		if a.names[i] == "caller" {
+			return typeError("macro %s was invoked with two values for the special caller argument", c.title())
+		}
 		return typeError("macro %s takes no keyword argument %s", c.title(), quote(a.names[i]))
 	}
 	if c.varargs != nil && c.varargs.used {
@@ -112,7 +118,7 @@ func (m *macro) bind(r *run, a *args, env *places) error {
 	} else if len(a.pos) > n {
 		return typeError("macro %s takes not more than %d argument(s)", c.title(), len(c.params))
 	}
-	return r.step(len(a.pos) + len(a.names))
+	return nil
 }
 
 // fill gives the parameters that got no argument their defaults.
@@ -124,6 +130,9 @@ func (m *macro) fill(r *run, env *places) error {
 		switch {
 		case env.slots[at] != nil:
 		case i < first:
+			if err := r.build(256); err != nil {
+				return err
+			}
 			env.slots[at] = &undefined{hint: "parameter " + quote(name) + " was not provided", name: name}
 		default:
 			v, err := r.eval(c.defaults[i-first])

@@ -289,11 +289,40 @@ func (r *run) power(a, b Value) (Value, error) {
 	case x < 0 && y != math.Trunc(y) && !math.IsInf(x, 0):
 		return nil, valueError("complex numbers are not supported")
 	}
-	v := math.Pow(x, y)
+	v := raise64(x, y)
 	if math.IsInf(v, 0) && !math.IsInf(x, 0) && !math.IsInf(y, 0) {
 		return nil, failure("OverflowError", "(34, 'Numerical result out of range')")
 	}
 	return v, nil
+}
+
+// raise64 is x to the power of y, to the last bit for powers that are whole or end in a half.
+func raise64(x, y float64) float64 {
+	twice := math.Abs(2 * y)
+	if twice != math.Trunc(twice) || twice > 2048 || x == 0 || math.IsInf(x, 0) || math.IsNaN(x) {
+		return math.Pow(x, y)
+	}
+	n, base := int(twice), new(big.Float).SetPrec(256).SetFloat64(math.Abs(x))
+	if n%2 == 1 {
+		base.Sqrt(base)
+	} else {
+		n /= 2
+	}
+	v := new(big.Float).SetPrec(256).SetInt64(1)
+	for left := n; left > 0; left >>= 1 {
+		if left&1 == 1 {
+			v.Mul(v, base)
+		}
+		base.Mul(base, base)
+	}
+	if y < 0 {
+		v.Quo(new(big.Float).SetPrec(256).SetInt64(1), v)
+	}
+	if x < 0 && n%2 == 1 {
+		v.Neg(v)
+	}
+	f, _ := v.Float64()
+	return f
 }
 
 func (r *run) intPower(p, q *big.Int) (Value, error) {

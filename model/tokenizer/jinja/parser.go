@@ -215,11 +215,7 @@ func (p *parser) statement() ([]stmt, error) {
 	if t.kind != nameToken {
 		return nil, p.fail("tag name expected")
 	}
-	read := map[string]func(line) (stmt, error){
-		"for": p.forTag, "if": p.ifTag, "set": p.setTag, "macro": p.macroTag, "call": p.callTag, "filter": p.filterTag,
-		"with": p.withTag, "block": p.blockTag, "break": p.leaveTag, "continue": p.leaveTag,
-		"autoescape": p.autoescapeTag, "generation": p.generationTag,
-	}[t.text]
+	read := p.tagOf(t.text)
 	switch {
 	case t.text == "print":
 		return p.printTag(line(t.line))
@@ -236,4 +232,33 @@ func (p *parser) statement() ([]stmt, error) {
 		return nil, err
 	}
 	return []stmt{s}, nil
+}
+
+// tagOf reads a tag of this name; nil if there is none.
+func (p *parser) tagOf(name string) func(line) (stmt, error) {
+	switch name {
+	case "for":
+		return p.forTag
+	case "if":
+		return p.ifTag
+	case "set":
+		return p.setTag
+	case "macro":
+		return p.macroTag
+	case "call":
+		return p.callTag
+	case "filter":
+		return p.filterTag
+	case "with":
+		return p.withTag
+	case "block":
+		return p.blockTag
+	case "break", "continue":
+		return p.leaveTag
+	case "autoescape":
+		return p.autoescapeTag
+	case "generation":
+		return p.generationTag
+	}
+	return nil
 }

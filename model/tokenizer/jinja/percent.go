@@ -1,7 +1,6 @@
 package jinja
 
 import (
-	"fmt"
 	"math"
 	"math/big"
 	"strings"
@@ -32,7 +31,7 @@ func (r *run) formatted(model Value, s string, v Value) (Value, error) {
 	case *List, *undefined:
 		loose = true
 	}
-	for p.left != "" {
+	for p.left != "" && p.out.err == nil {
 		at := strings.IndexByte(p.left, '%')
 		if at < 0 {
 			at = len(p.left)
@@ -102,6 +101,7 @@ func (p *percent) mark() error {
 	if err := p.size(&f); err != nil {
 		return err
 	}
+	bare := f == (spec{fill: " ", align: '>', prec: -1}) && !zero
 	for c := p.peek(); c == 'h' || c == 'l' || c == 'L'; c = p.peek() {
 		p.left = p.left[1:]
 	}
@@ -110,7 +110,7 @@ func (p *percent) mark() error {
 	}
 	c, n := utf8.DecodeRuneInString(p.left)
 	p.left = p.left[n:]
-	if c == '%' {
+	if c == '%' && bare {
 		p.out.add("%")
 		return nil
 	}
@@ -249,20 +249,15 @@ func (p *percent) text(v Value, c rune, f spec) (text string, err error) {
 }
 
 func onlyASCII(s string) string {
-	var b strings.Builder
+	var b []byte
 	for _, c := range s {
-		switch {
-		case c < utf8.RuneSelf:
-			b.WriteRune(c)
-		case c < 0x100:
-			fmt.Fprintf(&b, `\x%02x`, c)
-		case c < 0x10000:
-			fmt.Fprintf(&b, `\u%04x`, c)
-		default:
-			fmt.Fprintf(&b, `\U%08x`, c)
+		if c < utf8.RuneSelf {
+			b = append(b, byte(c))
+		} else {
+			b = hexEscape(b, c)
 		}
 	}
-	return b.String()
+	return string(b)
 }
 
 func (p *percent) char(v Value, f spec) (string, error) {
@@ -283,7 +278,7 @@ func (p *percent) whole(v Value, c rune) (*big.Int, error) {
 	if n, ok := integer(v); ok {
 		return n, nil
 	}
-	if u, ok := v.(*undefined); ok {
+	if u, ok := v.(*undefined); ok && !strings.ContainsRune("xXo", c) {
 		return nil, u.fail()
 	}
 	x, ok := v.(float64)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -15,6 +16,9 @@ type printer struct {
 	r   *run
 	b   []byte
 	err error
+
+	open   []Value // what is being printed
+	spaces int     // namespaces among that, through which alone a value can come to hold itself
 }
 
 func (p *printer) add(s string) {
@@ -101,6 +105,12 @@ func (p *printer) container(v Value) {
 		return
 	}
 	defer p.r.up()
+	if p.spaces > 0 && slices.Contains(p.open, v) {
+		p.again(v)
+		return
+	}
+	p.open = append(p.open, v)
+	defer func() { p.open = p.open[:len(p.open)-1] }()
 	switch v := v.(type) {
 	case *List:
 		p.sequence("[", v.items, "]")
@@ -175,17 +185,29 @@ func (p *printer) dict(d *Dict) {
 	p.add("}")
 }
 
-// namespace prints one, which alone can come to hold itself.
 func (p *printer) namespace(n *namespace) {
+	p.spaces++
 	p.add("<Namespace ")
-	if n.shown {
-		p.add("{...}>")
+	p.dict(n.attrs)
+	p.add(">")
+	p.spaces--
+}
+
+// again stands for a value inside of itself.
+func (p *printer) again(v Value) {
+	if p.err = p.r.step(len(p.open) >> 3); p.err != nil {
 		return
 	}
-	n.shown = true
-	p.dict(n.attrs)
-	n.shown = false
-	p.add(">")
+	switch v.(type) {
+	case *List:
+		p.add("[...]")
+	case *Tuple:
+		p.add("(...)")
+	case *namespace:
+		p.add("<Namespace {...}>")
+	default:
+		p.add("{...}")
+	}
 }
 
 func (p *printer) quote(s string) {
@@ -195,9 +217,23 @@ func (p *printer) quote(s string) {
 		p.add("'")
 		return
 	}
-	if p.err = p.r.step(len(s) >> 3); p.err == nil {
-		p.add(quote(s))
+	if p.err != nil {
+		return
 	}
+	if p.err = p.r.step(len(s) >> 3); p.err != nil {
+		return
+	}
+	mark := quoteMark(s)
+	p.add(mark)
+	for s != "" && p.err == nil { // in pieces, since a text grows by what it is written in
+		n := min(len(s), 4096)
+		for n < len(s) && !utf8.RuneStart(s[n]) {
+			n++
+		}
+		p.add(quoted(s[:n], rune(mark[0])))
+		s = s[n:]
+	}
+	p.add(mark)
 }
 
 // plain says that a text is printable ASCII without quotes and backslashes.
@@ -210,14 +246,23 @@ func plain(s string) bool {
 	return true
 }
 
-// quote writes a text as Python does: in single quotes unless it has some and no double ones.
-func quote(s string) string {
-	mark := '\''
-	if strings.ContainsRune(s, '\'') && !strings.ContainsRune(s, '"') {
-		mark = '"'
+// quoteMark is what a text stands in: single quotes unless it has some and no double ones.
+func quoteMark(s string) string {
+	if strings.Contains(s, "'") && !strings.Contains(s, `"`) {
+		return `"`
 	}
-	b := make([]byte, 0, len(s)+2)
-	b = append(b, byte(mark))
+	return "'"
+}
+
+// quote writes a text as Python does.
+func quote(s string) string {
+	mark := quoteMark(s)
+	return mark + quoted(s, rune(mark[0])) + mark
+}
+
+// quoted is what stands between the quotes.
+func quoted(s string, mark rune) string {
+	b := make([]byte, 0, len(s)+len(s)/4)
 	for _, c := range s {
 		switch {
 		case c == mark || c == '\\':
@@ -230,15 +275,28 @@ func quote(s string) string {
 			b = append(b, `\t`...)
 		case unicode.IsPrint(c):
 			b = utf8.AppendRune(b, c)
-		case c < 0x100:
-			b = fmt.Appendf(b, `\x%02x`, c)
-		case c < 0x10000:
-			b = fmt.Appendf(b, `\u%04x`, c)
 		default:
-			b = fmt.Appendf(b, `\U%08x`, c)
+			b = hexEscape(b, c)
 		}
 	}
-	return string(append(b, byte(mark)))
+	return string(b)
+}
+
+// hexEscape writes a character by its number.
+func hexEscape(b []byte, c rune) []byte {
+	const digits = "0123456789abcdef"
+	letter, n := byte('x'), 2
+	switch {
+	case c >= 0x10000:
+		letter, n = 'U', 8
+	case c >= 0x100:
+		letter, n = 'u', 4
+	}
+	b = append(b, '\\', letter)
+	for n--; n >= 0; n-- {
+		b = append(b, digits[c>>(4*n)&15])
+	}
+	return b
 }
 
 // floatText is the shortest text that reads as the same number, with an exponent from 1e16 and below 1e-4.

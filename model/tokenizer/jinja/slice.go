@@ -99,7 +99,7 @@ func (r *run) sliceItems(items []Value, bounds [3]Value) ([]Value, error) {
 
 func (r *run) sliceText(s string, bounds [3]Value) (string, error) {
 	chars := utf8.RuneCountInString(s)
-	if err := r.step(len(s) >> 5); err != nil {
+	if err := r.step(len(s) >> 4); err != nil {
 		return "", err
 	}
 	lo, n, step, err := places3(bounds, chars)
@@ -151,7 +151,7 @@ func offset(s string, chars, n int) int {
 // char is the character at a place, counted from the end if it is negative.
 func (r *run) char(s string, i int) (string, bool, error) {
 	chars := utf8.RuneCountInString(s)
-	if err := r.step(len(s) >> 5); err != nil {
+	if err := r.step(len(s) >> 4); err != nil {
 		return "", false, err
 	}
 	if i < 0 {

@@ -100,9 +100,9 @@ func swapcase(s string) string {
 	var b strings.Builder
 	for _, c := range s {
 		switch {
-		case unicode.IsUpper(c):
+		case isUpperRune(c):
 			b.WriteString(lower(string(c)))
-		case unicode.IsLower(c):
+		case isLowerRune(c):
 			b.WriteString(upper(string(c)))
 		default:
 			b.WriteRune(c)

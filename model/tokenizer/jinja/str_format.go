@@ -42,7 +42,7 @@ func (f *fields) text(s string, depth int) (string, error) {
 		return "", valueError("Max string recursion exceeded")
 	}
 	p := &printer{r: f.r}
-	for s != "" {
+	for s != "" && p.err == nil {
 		at := strings.IndexAny(s, "{}")
 		if at < 0 {
 			p.add(s)
@@ -213,8 +213,9 @@ func (f *fields) first(name string) (Value, error) {
 func readSpec(s string) (f spec, err error) {
 	f = spec{fill: " ", prec: -1}
 	_, n := utf8.DecodeRuneInString(s)
+	filled := len(s) > n && strings.IndexByte("<>=^", s[n]) >= 0
 	switch {
-	case len(s) > n && strings.IndexByte("<>=^", s[n]) >= 0:
+	case filled:
 		f.fill, f.align, s = s[:n], s[n], s[n+1:]
 	case s != "" && strings.IndexByte("<>=^", s[0]) >= 0:
 		f.align, s = s[0], s[1:]
@@ -238,8 +239,13 @@ func readSpec(s string) (f spec, err error) {
 	f.sign = next("+- ")
 	next("z")
 	f.alt = next("#") != 0
-	if next("0") != 0 && f.align == 0 {
-		f.fill, f.align = "0", '='
+	if next("0") != 0 {
+		if !filled {
+			f.fill = "0"
+		}
+		if f.align == 0 {
+			f.align = '='
+		}
 	}
 	f.width, _ = number()
 	f.group = next(",_")
@@ -253,6 +259,9 @@ func readSpec(s string) (f spec, err error) {
 		return f, valueError("Invalid format specifier")
 	}
 	f.kind = next(s)
+	if f.kind != 0 && (f.group == ',' && strings.IndexByte("deEfFgG%", f.kind) < 0 || f.group == '_' && strings.IndexByte("deEfFgG%boxX", f.kind) < 0) {
+		return f, valueError("Cannot specify '%c' with '%c'.", f.group, f.kind)
+	}
 	return f, err
 }
 
@@ -308,6 +317,9 @@ func (r *run) formatInt(n *big.Int, f spec) (string, error) {
 		}
 		return r.float(x, f)
 	case 'c':
+		if f.prec >= 0 || f.sign != 0 {
+			return "", valueError("Sign or precision not allowed with integer format specifier 'c'")
+		}
 		if !n.IsInt64() || n.Int64() < 0 || n.Int64() > utf8.MaxRune {
 			return "", failure("OverflowError", "%%c arg not in range(0x110000)")
 		}

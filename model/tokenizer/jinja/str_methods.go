@@ -29,18 +29,33 @@ func like(model Value, s string) Value {
 // mapped is a method that gives a text about as long.
 func mapped(change func(string) string) *method {
 	return onText("", 0, func(r *run, s string, _ []Value) (string, error) {
-		if err := r.build(len(s)); err != nil {
+		if err := r.mapped(s); err != nil {
 			return "", err
 		}
 		return change(s), nil
 	})
 }
 
+// mapped pays for a text whose characters are all mapped.
+func (r *run) mapped(s string) error {
+	cost := len(s) >> 4
+	if !ascii(s) {
+		cost = len(s)
+	}
+	if err := r.step(cost); err != nil {
+		return err
+	}
+	return r.build(len(s))
+}
+
 // asked is a method that says something about a text.
 func asked(holds func(string) bool) *method {
 	return takes("", 0, func(r *run, self Value, _ []Value) (Value, error) {
 		s, _ := text(self)
-		return holds(s), r.step(len(s) >> 4)
+		if err := r.step(len(s) >> 2); err != nil {
+			return nil, err
+		}
+		return holds(s), nil
 	})
 }
 
@@ -260,6 +275,9 @@ func expandTabs(r *run, s string, a []Value) (string, error) {
 	p := &printer{r: r}
 	column, from := 0, 0
 	for i, c := range s {
+		if p.err != nil {
+			return "", p.err
+		}
 		switch c {
 		case '\t':
 			p.add(s[from:i])

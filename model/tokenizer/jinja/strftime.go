@@ -12,7 +12,7 @@ import (
 // has no zone, as a datetime without one.
 func (r *run) strftime(format string) (string, error) {
 	p := &printer{r: r}
-	for format != "" {
+	for format != "" && p.err == nil {
 		at := strings.IndexByte(format, '%')
 		if at < 0 || at+1 == len(format) {
 			p.add(format)

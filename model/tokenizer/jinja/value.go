@@ -37,10 +37,7 @@ type view struct {
 }
 
 // namespace is the one thing a template can change.
-type namespace struct {
-	attrs *Dict
-	shown bool // it is being printed
-}
+type namespace struct{ attrs *Dict }
 
 // function is a callable that is not written in the template.
 type function struct {
