@@ -34,7 +34,7 @@ var layers = []struct {
 
 // inside are imports inside one rung that are allowed.
 var inside = map[string][]string{
-	"cmd": {"cmd/flags"}, "model/sampler": {"model"},
+	"cmd": {"cmd/flags"}, "model/sampler": {"model"}, "model/tokenizer": {"model/tokenizer/jinja"},
 }
 
 // never are imports that the ladder would allow.
