@@ -11,7 +11,7 @@ import (
 // spec says how a value is written: by % or by str.format.
 type spec struct {
 	fill  string
-	align byte // '<', '>', '^', '=' (between sign and digits), 0: as the value wants
+	align byte // '<', '>', '^', '=' (between sign and digits), '0' (as '=', but for text '<'), 0: as the value wants
 	sign  byte // '-', '+' or ' '
 	alt   bool // 0x and the like; zeros of fractions stay
 	width int
@@ -94,7 +94,7 @@ func grouped(digits string, f spec, size, taken int) string {
 		return digits
 	}
 	whole, rest := digits, ""
-	if i := strings.IndexAny(digits, ".eE%"); i >= 0 {
+	if i := strings.IndexAny(digits, ".eE%"); i >= 0 && size == 3 { // no sixteens have a fraction
 		whole, rest = digits[:i], digits[i:]
 	}
 	if f.align == '=' && f.fill == "0" && f.width < 1<<10 {

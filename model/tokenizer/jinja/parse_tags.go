@@ -1,6 +1,9 @@
 package jinja
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 func (p *parser) printTag(at line) (list []stmt, err error) {
 	p.pos++
@@ -120,6 +123,9 @@ func (p *parser) macroTag(at line) (stmt, error) {
 	name, err := p.wantName()
 	if err != nil {
 		return nil, err
+	}
+	if slices.Contains([]string{"true", "false", "none", "True", "False", "None"}, name) {
+		return nil, p.fail("can't assign to 'name'")
 	}
 	code := &macroCode{name: name}
 	if err := p.signature(code); err != nil {

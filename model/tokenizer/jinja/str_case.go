@@ -164,7 +164,7 @@ func isIdentifier(s string) bool {
 		return false
 	}
 	for i, c := range s {
-		if c != '_' && !unicode.IsLetter(c) && (i == 0 || !unicode.IsDigit(c) && !unicode.IsMark(c)) {
+		if c != '_' && !unicode.IsLetter(c) && !unicode.Is(unicode.Nl, c) && (i == 0 || !unicode.IsDigit(c) && !unicode.IsMark(c)) {
 			return false
 		}
 	}

@@ -244,7 +244,7 @@ func readSpec(s string) (f spec, err error) {
 			f.fill = "0"
 		}
 		if f.align == 0 {
-			f.align = '='
+			f.align = '0'
 		}
 	}
 	f.width, _ = number()
@@ -279,16 +279,19 @@ func (r *run) format(v Value, s string) (string, error) {
 		return "", err
 	}
 	if isText {
-		if f.kind != 0 && f.kind != 's' || f.align == '=' && f.fill != "0" || f.sign != 0 || f.group != 0 || f.alt {
+		if f.kind != 0 && f.kind != 's' || f.align == '=' || f.sign != 0 || f.group != 0 || f.alt {
 			return "", valueError("Invalid format specifier %s for object of type 'str'", quote(s))
 		}
-		if f.align == '=' {
+		if f.align == '0' {
 			f.align = '<'
 		}
 		return r.padded("", cut(t, f.prec), f)
 	}
-	if f.align == 0 {
+	switch f.align {
+	case 0:
 		f.align = '>'
+	case '0':
+		f.align = '='
 	}
 	if n, ok := integer(v); ok {
 		return r.formatInt(n, f)
@@ -317,8 +320,8 @@ func (r *run) formatInt(n *big.Int, f spec) (string, error) {
 		}
 		return r.float(x, f)
 	case 'c':
-		if f.prec >= 0 || f.sign != 0 {
-			return "", valueError("Sign or precision not allowed with integer format specifier 'c'")
+		if f.prec >= 0 || f.sign != 0 || f.alt {
+			return "", valueError("Sign, precision or # not allowed with integer format specifier 'c'")
 		}
 		if !n.IsInt64() || n.Int64() < 0 || n.Int64() > utf8.MaxRune {
 			return "", failure("OverflowError", "%%c arg not in range(0x110000)")

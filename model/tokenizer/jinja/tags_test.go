@@ -136,5 +136,6 @@ var tagCases = []semantic{
 	{"syntax", "{{ strftime_now('%d %B %Y') }} {{ strftime_now('%-d/%-m %I:%M %p %j %U %W %V %G %u %w %y %e %F %T %D %% %q') }}", "04 July 2025 4/7 09:05 AM 185 26 26 27 2025 5 5 25  4 2025-07-04 09:05:07 07/04/25 % %q", 0},
 	{"syntax", "{{ raise_exception('a <b> ' ~ 1) }}", "", jinja.Raised},
 	{"syntax", "{{ raise_exception() }}", "", jinja.Runtime},
+	{"syntax", "{% macro none() %}{% endmacro %}", "", jinja.Syntax},
 	{"syntax", "{% do x %}", "", jinja.Syntax},
 }

@@ -76,6 +76,7 @@ var valueCases = []semantic{
 	{"formats", "{{ '{:>5}'.format([1]) }}", "", jinja.Runtime},
 	{"formats", "{{ '{nope}'.format(a=1) }}", "", jinja.Runtime},
 	{"formats", "{{ '{a}'.format_map({'a': 1}) }}", "1", 0},
+	{"formats", "{{ '{:_X}'.format(10**30) }} {{ '{:05}'.format('a') }} {{ '{:=+9.2f}'.format(1.5) }}", "C_9F2C_9CD0_4674_EDEA_4000_0000 a0000 +    1.50", 0},
 	{"formats", "{{ '%s and %s'|format('a', 'b') }} {{ '%(a)s'|format(a=1) }}", "a and b 1", 0},
 	{"collections", "{{ [1,2,3,4,5][1:4:2] }} {{ [1,2,3][::-1] }} {{ [1,2,3][-2:] }} {{ [1,2,3][5:] }} {{ (1,2,3)[1:] }} {{ range(10)[2:8:3]|list }}", "[2, 4] [3, 2, 1] [2, 3] [] (2, 3) [2, 5]", 0},
 	{"collections", "{{ [3,1,2]|sort }} {{ ['b','A','a','B']|sort }} {{ ['b','A','a','B']|sort(case_sensitive=true) }} {{ [2,1]|sort(reverse=true) }} {{ [none, none]|sort }}", "[1, 2, 3] ['A', 'a', 'b', 'B'] ['A', 'B', 'a', 'b'] [2, 1] [None, None]", 0},
