@@ -70,44 +70,19 @@ func (f format) write(x, out unsafe.Pointer, cols int) {
 	C.quantise_to(C.int(f), (*C.float)(x), out, C.int(cols))
 }
 
-// formatOf is the activation format of a weight type; types without a kernel are expanded to f32.
+// formatOf is the activation format of a weight type.
 func formatOf(t model.Type) format {
 	switch t {
-	case model.Q8_0:
+	case model.F32, model.F16, model.BF16:
+		return floats
+	case model.Q8_0, model.IQ4NL, model.IQ4XS: // 8 bits of weight
 		return int16x32
-	case model.Q5_0, model.Q4_K, model.Q6_K:
-		return int8x32
 	}
-	return floats
-}
-
-// kernelType is the type that a tensor is packed as: its own where there is a kernel, else f32.
-func kernelType(t model.Type, dequantise bool) model.Type {
-	switch t {
-	case model.F16, model.BF16, model.Q8_0, model.Q5_0, model.Q4_K, model.Q6_K:
-		if !dequantise {
-			return t
-		}
-	}
-	return model.F32
+	return int8x32
 }
 
 // groupBytes is the size of 8 packed rows.
-func groupBytes(t model.Type, cols int) int {
-	switch t {
-	case model.F16, model.BF16:
-		return cols * 16
-	case model.Q8_0:
-		return cols / 32 * C.sizeof_q8_0_group
-	case model.Q5_0:
-		return cols / 32 * C.sizeof_q5_0_group
-	case model.Q4_K:
-		return cols / 256 * C.sizeof_q4_k_group
-	case model.Q6_K:
-		return cols / 256 * C.sizeof_q6_k_group
-	}
-	return cols * 32
-}
+func groupBytes(t model.Type, cols int) int { return int(C.group_bytes(C.int(t), C.int(cols))) }
 
 // packGroup packs up to 8 rows.
 func packGroup(t model.Type, rows unsafe.Pointer, rowBytes, n int, group unsafe.Pointer, cols int) {

@@ -42,7 +42,7 @@ const (
 // newGreedy packs the scan's weights; nil where the output is of another type.
 func newGreedy(k *kernels, p *packer, a *allocator) *greedy {
 	w := &k.output
-	if w.kind != model.Q8_0 {
+	if w.kind != model.Q8_0 && w.kind != model.IQ4NL {
 		return nil
 	}
 	g := &greedy{kernels: k, w: w, square: make([]int, k.device.cfg.Threads)}
@@ -64,9 +64,8 @@ func newGreedy(k *kernels, p *packer, a *allocator) *greedy {
 func (g *greedy) groupBytes() int { return g.w.cols / 32 * C.sizeof_scan_group }
 
 func (g *greedy) pack(chunk, worker int) {
-	from := groupBytes(g.w.kind, g.w.cols)
 	for i := chunk * groupsAtATime; i < min((chunk+1)*groupsAtATime, g.w.groups); i++ {
-		s := C.pack_scan_q8_0(unsafe.Add(g.w.w, i*from), unsafe.Add(g.scan, i*g.groupBytes()), C.int(g.w.cols))
+		s := C.pack_scan_q8_0(unsafe.Add(g.w.w, i*g.w.group), unsafe.Add(g.scan, i*g.groupBytes()), C.int(g.w.cols))
 		g.square[worker] = max(g.square[worker], int(s))
 	}
 }

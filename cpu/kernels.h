@@ -10,16 +10,31 @@
 // Packed weights: one struct holds 8 rows of one block (32 or 256 columns). Dense types are [column][8 rows].
 typedef struct { uint16_t d[8]; int8_t q[16][8][2]; } q8_0_group;                 // 272 B: columns in pairs
 typedef struct { uint16_t d[8]; uint8_t high[32]; uint8_t q[4][32]; } q5_0_group; // 176 B: fours, low | high nibble
+typedef struct { uint16_t d[8]; uint8_t q[4][32]; } q4_0_group;                             // 144 B
+typedef struct { uint16_t d[8], m[8]; uint8_t high[32]; uint8_t q[4][32]; } q5_1_group; // 192 B: Q4_1 too
+typedef struct { uint8_t e[8]; uint8_t q[4][32]; } mxfp4_group;                         // 136 B: codes as stored
+typedef struct { float d[8]; int8_t q[16][8][2]; } q8_fine_group;                       // 288 B: IQ4_XS
 typedef struct { // 1216 B
 	uint16_t d[8], dmin[8];
 	uint8_t scale[8][8], min[8][8]; // by sub-block of 32, by row
 	uint8_t q[4][8][32];            // pairs of sub-blocks share bytes: low | high nibble
 } q4_k_group;
+typedef struct { // 1472 B
+	uint16_t d[8], dmin[8];
+	uint8_t scale[8][8], min[8][8];
+	uint8_t q[4][8][32];
+	uint8_t high[8][32]; // by sub-block: bit c is the fifth of four c
+} q5_k_group;
 typedef struct { uint16_t d[8]; int8_t scale[16][8]; uint8_t q[64][32]; } q6_k_group; // 2192 B: codes 0-63 as bytes
+typedef struct { // 800 B: four fours of 2-bit codes share bytes
+	uint16_t d[8], dmin[8];
+	int8_t scale[16][8], min[16][8];
+	uint8_t q[16][32];
+} q2_k_group;
 
 // Quantised activations, one token after the other, a scale for each 32.
-typedef struct { float d; int16_t q[32]; } act_i16; // for Q8_0
-typedef struct {                                    // for Q5_0, Q4_K, Q6_K
+typedef struct { float d; int16_t q[32]; } act_i16; // for weights of 8 bits
+typedef struct {                                    // for those of fewer
 	float d, dsum;  // dsum = d · Σ q
 	int16_t sum[2]; // Σ q of the first and the last 16
 	int8_t q[32];
@@ -34,16 +49,20 @@ typedef struct { float product; int32_t row; } choice;
 typedef void matmul(const void *w, const void *a, size_t stride, float *out, size_t ld, int cols, int lo, int hi,
 	int n);
 matmul matmul_f32, matmul_f16, matmul_bf16;
-matmul matmul_q8_0_avx2, matmul_q5_0_avx2, matmul_q4_k_avx2, matmul_q6_k_avx2; // by level: see vec.h
-matmul matmul_q8_0_vnni, matmul_q5_0_vnni, matmul_q4_k_vnni, matmul_q6_k_vnni;
+#define BY_LEVEL(F) matmul F##_avx2, F##_vnni // see vec.h
+BY_LEVEL(matmul_q8_0); BY_LEVEL(matmul_q8_fine);
+BY_LEVEL(matmul_q4_0); BY_LEVEL(matmul_q5_0); BY_LEVEL(matmul_q5_1); BY_LEVEL(matmul_mxfp4);
+BY_LEVEL(matmul_q2_k); BY_LEVEL(matmul_q4_k); BY_LEVEL(matmul_q5_k); BY_LEVEL(matmul_q6_k);
 
 // pack writes one group from up to 8 stored rows that are row_bytes apart; missing rows are zero.
 typedef void pack(const void *rows, size_t row_bytes, int n, void *group, int cols);
-pack pack_f32, pack_16, pack_q8_0, pack_q5_0, pack_q4_k, pack_q6_k;
+pack pack_f32, pack_16, pack_q8_0, pack_q4_0, pack_q4_1, pack_q5_0, pack_q5_1, pack_mxfp4, pack_iq4_nl, pack_iq4_xs;
+pack pack_q2_k, pack_q3_k, pack_q4_k, pack_q5_k, pack_q6_k;
 
 // gather writes row r of a packed matrix times scale.
 typedef void gather(const void *w, int cols, int r, float scale, float *out);
-gather gather_f32, gather_f16, gather_bf16, gather_q8_0, gather_q5_0, gather_q4_k, gather_q6_k;
+gather gather_f32, gather_f16, gather_bf16, gather_q8_0, gather_q8_fine, gather_q4_0, gather_q5_0, gather_q5_1, gather_mxfp4;
+gather gather_q2_k, gather_q4_k, gather_q5_k, gather_q6_k;
 
 // quantise writes cols activations x in a format.
 typedef void quantise(const float *x, void *out, int cols);
@@ -62,6 +81,7 @@ void multiply(int level, int type, const void *w, const void *a, size_t stride, 
 	int lo, int hi, int n);
 void scan(int level, const void *w, const void *a, size_t stride, float *out, size_t ld, int cols, int lo, int hi,
 	int n);
+size_t group_bytes(int type, int cols); // of 8 packed rows
 void pack_group(int type, const void *rows, size_t row_bytes, int n, void *group, int cols);
 void gather_row(int type, const void *w, int cols, int r, float scale, float *out);
 void quantise_to(int format, const float *x, void *out, int cols);

@@ -32,9 +32,16 @@ func randomTensor(t model.Type, cols, rows int, r *rand.Rand) *model.Tensor {
 			put(at, uint16(math.Float32bits(r.Float32()-0.5)>>16))
 		case model.Q6_K:
 			put(at+208, scale())
-		case model.Q4_K, model.Q5_K:
+		case model.Q4_K, model.Q5_K, model.Q4_1, model.Q5_1:
 			put(at, scale())
 			put(at+2, scale())
+		case model.Q2_K:
+			put(at+80, scale())
+			put(at+82, scale())
+		case model.Q3_K:
+			put(at+108, scale())
+		case model.MXFP4:
+			w.Data[at] = byte(110 + r.IntN(12))
 		default:
 			put(at, scale())
 		}
@@ -92,8 +99,8 @@ func (b *matmulBench) activation(i int) []float64 {
 }
 
 var kernelTypes = []model.Type{
-	model.F32, model.F16, model.BF16, model.Q8_0, model.Q5_0, model.Q4_K, model.Q6_K, // with kernels
-	model.Q4_0, model.Q5_K, // expanded to f32
+	model.F32, model.F16, model.BF16, model.Q8_0, model.Q4_0, model.Q4_1, model.Q5_0, model.Q5_1, model.MXFP4,
+	model.IQ4NL, model.IQ4XS, model.Q2_K, model.Q3_K, model.Q4_K, model.Q5_K, model.Q6_K,
 }
 
 var batches = []int{1, 2, 7, 8, 9, 31, 33, 64, 97}
@@ -198,22 +205,35 @@ func TestGather(t *testing.T) {
 	}
 }
 
+// scalesOf is where the numbers in a block lie that are no codes.
+func scalesOf(kind model.Type) (lo, hi int) {
+	switch kind {
+	case model.MXFP4:
+		return 0, 1
+	case model.Q4_1, model.Q5_1, model.Q4_K, model.Q5_K:
+		return 0, 4
+	case model.Q2_K:
+		return 80, 84
+	case model.Q3_K:
+		return 108, 110
+	case model.Q6_K:
+		return 208, 210
+	}
+	return 0, 2
+}
+
 // The extremes of codes and activations stay exact: nothing saturates.
 func TestMatmulExtremes(t *testing.T) {
 	needKernels(t)
 	const cols = 512
-	for _, kind := range []model.Type{model.Q8_0, model.Q5_0, model.Q4_K, model.Q6_K} {
+	for _, kind := range kernelTypes[3:] {
 		for _, fill := range []byte{0x00, 0x80, 0xff} {
 			t.Run(fmt.Sprintf("%v/%#x", kind, fill), func(t *testing.T) {
 				r := rand.New(rand.NewPCG(3, uint64(kind)))
 				w := randomTensor(kind, cols, 8, r)
 				_, size := kind.Block()
 				for i := range w.Data {
-					scale := i%size < 2 || kind == model.Q4_K && i%size < 4
-					if kind == model.Q6_K {
-						scale = i%size >= 208
-					}
-					if !scale {
+					if lo, hi := scalesOf(kind); i%size < lo || i%size >= hi {
 						w.Data[i] = fill
 					}
 				}

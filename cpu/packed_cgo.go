@@ -14,6 +14,7 @@ type packed struct {
 	kind       model.Type
 	rows, cols int
 	groups     int // ⌈rows / 8⌉; missing rows are zero
+	group      int // bytes of one
 	format     format
 	level      level
 	w          unsafe.Pointer
@@ -44,10 +45,13 @@ const groupsAtATime = 64
 
 // matrix packs a weight matrix.
 func (p *packer) matrix(t *model.Tensor) packed {
-	kind := kernelType(t.Type, p.dequantise)
+	kind := t.Type
+	if p.dequantise {
+		kind = model.F32
+	}
 	m := packed{kind: kind, rows: t.Rows(), cols: t.Cols(), groups: (t.Rows() + 7) / 8, format: formatOf(kind)}
-	m.level = p.level
-	m.w = p.block(m.groups * groupBytes(kind, m.cols))
+	m.level, m.group = p.level, groupBytes(kind, m.cols)
+	m.w = p.block(m.groups * m.group)
 	if p.err != nil {
 		return m
 	}
@@ -58,10 +62,9 @@ func (p *packer) matrix(t *model.Tensor) packed {
 
 func (p *packer) pack(chunk, worker int) {
 	m, t := &p.into, p.tensor
-	size := groupBytes(m.kind, m.cols)
 	for g := chunk * groupsAtATime; g < min((chunk+1)*groupsAtATime, m.groups); g++ {
 		n := min(8, m.rows-g*8)
-		group := unsafe.Add(m.w, g*size)
+		group := unsafe.Add(m.w, g*m.group)
 		if m.kind == t.Type {
 			row := t.Row(g * 8)
 			packGroup(m.kind, unsafe.Pointer(&row[0]), t.Stride(), n, group, m.cols)

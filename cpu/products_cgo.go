@@ -66,7 +66,7 @@ func (p *products) run() {
 	p.per = min((groups/chunksWanted+step-1)/step*step, maxGroups)
 	for i := range p.list {
 		if t := &p.list[i]; t.tokens > fewTokens {
-			p.per = min(p.per, chunkBytes/groupBytes(t.w.kind, t.w.cols)/step*step)
+			p.per = min(p.per, chunkBytes/t.w.group/step*step)
 		}
 	}
 	p.per = max(p.per, step)

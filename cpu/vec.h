@@ -77,14 +77,16 @@ INLINE __m256i more(__m256i sum, __m256i q, __m256i y) { return dot4(sum, q, y);
 INLINE __m256i total(__m256i sum) { return sum; }
 #endif
 
-// codes5 is the c-th four of 5-bit codes of 8 rows, as 32 unsigned bytes: nibbles are low for c < 4, then high; bit c of
-// high is the fifth.
+// codes4 is the c-th four of 4-bit codes of 8 rows, as 32 unsigned bytes: nibbles are low for c < 4, then high.
+INLINE __m256i codes4(const void *nibbles, const int c) {
+	const __m256i q = _mm256_loadu_si256((const __m256i *)nibbles);
+	return _mm256_and_si256(c < 4 ? q : _mm256_srli_epi16(q, 4), _mm256_set1_epi8(15));
+}
+
+// codes5 is codes4 with a fifth bit: bit c of high.
 INLINE __m256i codes5(const void *nibbles, __m256i high, const int c) {
-	const __m256i low4 = _mm256_set1_epi8(15), bit4 = _mm256_set1_epi8(16);
-	__m256i q = _mm256_loadu_si256((const __m256i *)nibbles);
-	q = _mm256_and_si256(c < 4 ? q : _mm256_srli_epi16(q, 4), low4);
 	const __m256i h = c < 4 ? _mm256_slli_epi16(high, 4 - c) : _mm256_srli_epi16(high, c - 4);
-	return _mm256_or_si256(q, _mm256_and_si256(h, bit4));
+	return _mm256_or_si256(codes4(nibbles, c), _mm256_and_si256(h, _mm256_set1_epi8(16)));
 }
 
 // tree4 sums four vectors, each by the tree ((x0+x1)+(x2+x3)) + ((x4+x5)+(x6+x7)).

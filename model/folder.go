@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -159,6 +160,10 @@ func (f *folder) shards() error {
 			return nil
 		}
 		list, err := f.shard(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			f.fail(indexFile, "weight_map names %.64q: no such file", name)
+			return nil
+		}
 		if err != nil || f.err != nil {
 			return err
 		}

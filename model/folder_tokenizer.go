@@ -2,7 +2,9 @@ package model
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 )
@@ -25,18 +27,21 @@ const EndTokens = "berth.end_token_ids"
 
 // tokenizerJSON is what tokenizer.json says of a BPE vocabulary. Source: the serialisation of huggingface/tokenizers.
 type tokenizerJSON struct {
-	Added []struct {
-		ID         int64  `json:"id"`
-		Text       string `json:"content"`
-		SingleWord bool   `json:"single_word"`
-		LStrip     bool   `json:"lstrip"`
-		RStrip     bool   `json:"rstrip"`
-		Special    bool   `json:"special"`
-	} `json:"added_tokens"`
-	Normalizer    *stage   `json:"normalizer"`
-	PreTokenizer  *stage   `json:"pre_tokenizer"`
-	PostProcessor *stage   `json:"post_processor"`
-	Model         bpeModel `json:"model"`
+	Added         []addedToken `json:"added_tokens"`
+	Normalizer    *stage       `json:"normalizer"`
+	PreTokenizer  *stage       `json:"pre_tokenizer"`
+	PostProcessor *stage       `json:"post_processor"`
+	Model         bpeModel     `json:"model"`
+}
+
+// addedToken is a token that is cut out of a text before all others are looked for.
+type addedToken struct {
+	ID         int64  `json:"id"`
+	Text       string `json:"content"`
+	SingleWord bool   `json:"single_word"`
+	LStrip     bool   `json:"lstrip"`
+	RStrip     bool   `json:"rstrip"`
+	Special    bool   `json:"special"`
 }
 
 // bpeModel is its vocabulary and merges.
@@ -65,13 +70,15 @@ func (m *merge) UnmarshalJSON(raw []byte) error {
 
 // tokenizerConfig is what tokenizer_config.json says beside it.
 type tokenizerConfig struct {
-	AddBOS  bool            `json:"add_bos_token"`
+	AddBOS  *bool           `json:"add_bos_token"`
 	AddEOS  bool            `json:"add_eos_token"`
 	BOS     tokenText       `json:"bos_token"`
 	EOS     tokenText       `json:"eos_token"`
 	Unknown tokenText       `json:"unk_token"`
 	Padding tokenText       `json:"pad_token"`
 	Chat    json.RawMessage `json:"chat_template"`
+
+	Added map[string]addedToken `json:"added_tokens_decoder"` // by id
 }
 
 // tokenText is a token, written as its text or as an object with its content.
@@ -99,20 +106,33 @@ type vocabulary struct {
 	ids    map[string]int32
 }
 
-// tokenizer reads tokenizer.json and what stands beside it.
+// tokenizer reads tokenizer.json, else tokenizer.model, and what stands beside it.
 func (f *folder) tokenizer(config map[string]json.RawMessage) error {
 	v := &vocabulary{folder: f}
-	if err := f.json("tokenizer.json", &v.json); err != nil {
-		return err
+	absent := f.json("tokenizer.json", &v.json)
+	if absent != nil && !errors.Is(absent, fs.ErrNotExist) {
+		return absent
 	}
 	if err := f.optional("tokenizer_config.json", &v.config); err != nil {
 		return err
 	}
-	if f.err == nil {
+	switch {
+	case f.err != nil:
+	case absent == nil:
 		v.collect()
-	}
-	if f.err == nil {
-		v.style()
+		if f.err == nil {
+			v.style()
+		}
+	default:
+		if err := v.sentencePieceModel(); errors.Is(err, fs.ErrNotExist) {
+			return absent
+		} else if err != nil {
+			return err
+		}
+		if v.config.AddBOS == nil { // as the classes that read this file have it
+			v.config.AddBOS = new(bool)
+			*v.config.AddBOS = true
+		}
 	}
 	if f.err == nil {
 		v.specials(config)
@@ -138,17 +158,14 @@ func (v *vocabulary) collect() {
 			m.Suffix)
 		return
 	}
-	embedding, ok := v.file.Tensor("token_embd.weight")
-	if !ok {
-		return // Load says so
+	if !v.room() {
+		return
 	}
-	n := embedding.Rows()
-	v.tokens, v.types, v.ids = make([]string, n), slices.Repeat([]int32{tokenUnused}, n), make(map[string]int32, n)
 	// Gemma's text models come with the tokenizer of those that see: its tokens beyond the embedding stand for nothing
 	// here, and their texts are plain text.
 	beyond := map[string]bool{}
 	for _, t := range v.json.Added {
-		beyond[t.Text] = t.ID >= int64(n)
+		beyond[t.Text] = t.ID >= int64(len(v.tokens))
 	}
 	for text, id := range m.Vocab {
 		if beyond[text] {
@@ -160,8 +177,25 @@ func (v *vocabulary) collect() {
 		}
 		v.put(text, id, typ)
 	}
+	v.add()
+	v.finish()
+}
+
+// room makes a place for each row of the embedding; false if there is none.
+func (v *vocabulary) room() bool {
+	embedding, ok := v.file.Tensor("token_embd.weight")
+	if !ok {
+		return false // Load says so
+	}
+	n := embedding.Rows()
+	v.tokens, v.types, v.ids = make([]string, n), slices.Repeat([]int32{tokenUnused}, n), make(map[string]int32, n)
+	return true
+}
+
+// add puts the added tokens that the embedding has a row for.
+func (v *vocabulary) add() {
 	for _, t := range v.json.Added {
-		if beyond[t.Text] {
+		if t.ID >= int64(len(v.tokens)) {
 			continue
 		}
 		if t.SingleWord || t.LStrip || t.RStrip && !t.Special {
@@ -177,7 +211,11 @@ func (v *vocabulary) collect() {
 		}
 		v.put(t.Text, t.ID, typ)
 	}
-	if m.Unknown != nil {
+}
+
+// finish names what no token has, and sets the keys of texts and types.
+func (v *vocabulary) finish() {
+	if m := &v.json.Model; m.Unknown != nil {
 		if id, ok := v.ids[*m.Unknown]; ok {
 			v.types[id] = tokenUnknown
 		}
@@ -231,7 +269,7 @@ func (v *vocabulary) specials(config map[string]json.RawMessage) {
 	}
 	begins, ends, says := v.json.PostProcessor.template()
 	if !says {
-		begins, ends = c.AddBOS, c.AddEOS
+		begins, ends = c.AddBOS != nil && *c.AddBOS, c.AddEOS
 	}
 	v.set("ggml.add_bos_token", boolValue("tokenizer.json: post_processor", begins))
 	v.set("ggml.add_eos_token", boolValue("tokenizer.json: post_processor", ends))

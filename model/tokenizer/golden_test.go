@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -107,6 +108,27 @@ func TestTinyVocabularies(t *testing.T) { // T1, T2
 	for _, name := range []string{"gemma2", "gemma3", "gptoss", "llama", "phi3", "qwen3", "qwen3moe"} {
 		t.Run(name+"/folder", func(t *testing.T) {
 			checkTiny(t, fromGGUF(t, golden+"tiny/"+name), golden+"tiny/"+name+"/tokenizer_golden.json")
+		})
+	}
+}
+
+// A folder without tokenizer.json has the same tokens by its tokenizer.model.
+func TestSentencePieceModels(t *testing.T) { // T1, T2
+	for _, name := range []string{"gemma2", "gemma3", "phi3"} {
+		t.Run(name, func(t *testing.T) {
+			from, dir := golden+"tiny/"+name+"/", t.TempDir()
+			for _, file := range []string{
+				"config.json", "model.safetensors", "tokenizer.model", "tokenizer_config.json", "generation_config.json",
+			} {
+				raw, err := os.ReadFile(from + file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(dir, file), raw, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			checkTiny(t, fromGGUF(t, dir), from+"tokenizer_golden.json")
 		})
 	}
 }

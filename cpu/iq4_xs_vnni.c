@@ -1,0 +1,5 @@
+//go:build cgo && amd64
+
+#define VNNI
+#define FINE
+#include "q8_0.c"

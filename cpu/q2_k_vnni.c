@@ -1,0 +1,5 @@
+//go:build cgo && amd64
+
+#define VNNI
+#define MINIMA
+#include "q6_k.c"

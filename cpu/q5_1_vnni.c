@@ -1,0 +1,4 @@
+//go:build cgo && amd64
+
+#define VNNI
+#include "q5_1.c"

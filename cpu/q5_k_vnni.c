@@ -1,0 +1,5 @@
+//go:build cgo && amd64
+
+#define VNNI
+#define HIGH
+#include "q4_k.c"
