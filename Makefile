@@ -10,7 +10,7 @@ help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 setup: ## fetch what tests need: Go modules, the model, the Python client
-	$(GO) mod download && $(MAKE) build && bin/berth pull gemma3-270m && (test -x $(VENV)/bin/pip || python3 -m venv --clear $(VENV) || { echo 'python3-venv is missing: apt-get install python3-venv' >&2; exit 1; }) && $(VENV)/bin/pip install -q --disable-pip-version-check -r e2e/python/requirements.txt
+	$(GO) mod download && $(MAKE) build && bin/berth pull gemma3-270m && (test -x $(VENV)/bin/pip || python3 -m venv --clear $(VENV) || { echo 'python3-venv is missing: apt-get install python3-venv' >&2; exit 1; }) && $(VENV)/bin/pip install -q --disable-pip-version-check -r e2e/python/requirements.txt -r deploy/requirements.txt
 
 build: ## build bin/router, bin/worker, bin/berth
 	CGO_ENABLED=0 $(GO) build -o bin/router ./cmd/router && $(GO) build -o bin/worker ./cmd/worker && CGO_ENABLED=0 $(GO) build -o bin/berth ./cmd/berth
@@ -22,7 +22,7 @@ up: build ## start a router and two workers until interrupted
 	bin/berth up --workers 2
 
 test: setup ## all that CI runs
-	$(MAKE) lint gen-check && $(GO) test ./... && $(GO) test -tags emulate ./cpu && CGO_ENABLED=0 $(GO) test ./cpu ./model/... ./router ./kvpool ./consensus/... && $(MAKE) race && $(GO) test -count=1 -tags e2e -timeout 15m ./e2e/...
+	$(MAKE) lint gen-check deploy-check && $(GO) test ./... && $(GO) test -tags emulate ./cpu && CGO_ENABLED=0 $(GO) test ./cpu ./model/... ./router ./kvpool ./consensus/... && $(MAKE) race && $(GO) test -count=1 -tags e2e -timeout 15m ./e2e/...
 
 race: ## the concurrent packages under the race detector
 	$(GO) test -race ./consensus ./worker ./router ./cpu ./model/tokenizer
@@ -39,6 +39,9 @@ gen: ## regenerate protobuf code
 gen-check: gen ## generated code is what its sources give
 	git diff --exit-code --stat -- '*.pb.go'
 
+deploy-check: ## the files of deploy/, by the programs that read them
+	deploy/check.sh
+
 fuzz: ## each fuzz target for a while (FUZZTIME=30s)
 	tools/fuzz.sh $(or $(FUZZTIME),30s)
 
@@ -48,4 +51,4 @@ bench: build ## benchmarks against llama.cpp on this machine (builds it once int
 soak: ## the long runs
 	$(GO) test -tags soak -timeout 60m -v ./cpu ./backendtest ./kvpool ./consensus/... ./sim
 
-.PHONY: help setup build demo up test race lint golangci gen gen-check fuzz bench soak
+.PHONY: help setup build demo up test race lint golangci gen gen-check deploy-check fuzz bench soak

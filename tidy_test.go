@@ -49,7 +49,7 @@ var owners = map[string][]string{
 	"gorgonia.org/cu":                              {"cuda"},
 	"github.com/NVIDIA/go-nvml":                    {"cuda"},
 	"github.com/alecthomas/kong":                   {"cmd"},
-	"go.yaml.in/yaml":                              {"cmd"},
+	"go.yaml.in/yaml":                              {"cmd", "e2e"},
 	"go.opentelemetry.io/otel/sdk":                 {"telemetry"},
 	"go.opentelemetry.io/otel/exporters":           {"telemetry"},
 	"github.com/prometheus/":                       {"telemetry"},
