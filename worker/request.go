@@ -119,8 +119,17 @@ func (e *engine) finish(q *request, reason ledgerv1.FinishReason, err error) {
 	}
 	e.line.propose(&ledgerv1.Command{Kind: &ledgerv1.Command_End{End: &ledgerv1.End{
 		Reservation: q.reservation, Reason: reason, OutputTokens: uint64(q.output), Accounts: untold(e.accounts),
+		ComputedTokens: q.computed(),
 	}}}, nil)
 	q.out.end(err)
+}
+
+// computed is how much of the prompt its first branch did not find in the cache; the others find what that computed.
+func (q *request) computed() uint64 {
+	if b := q.branches[0]; !b.history.started.IsZero() {
+		return uint64(b.resume.Prompt - b.history.cached)
+	}
+	return 0
 }
 
 // cancel ends a request whose client has left.

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Check recomputes what the state keeps ready and proves I1 to I6 and I9. It joins everything that is wrong.
+// Check recomputes what the state keeps ready and proves I1 to I6 and I9 to I11. It joins everything that is wrong.
 func (s *State) Check() error {
 	var faults []error
 	faults = append(faults, s.checkSessions(), s.checkFenced())
@@ -17,6 +17,7 @@ func (s *State) Check() error {
 	for _, id := range s.reservationIDs() {
 		faults = append(faults, s.checkReservation(id, found))
 	}
+	faults = append(faults, s.checkTenants(), s.checkGroups())
 	for i, w := range s.workers {
 		if i > 0 && s.workers[i-1].name >= w.name {
 			faults = append(faults, fmt.Errorf("I8: worker %q is out of order", w.name))
@@ -91,6 +92,8 @@ func (s *State) checkReservation(id uint64, found map[*worker]*tally) error {
 		return fmt.Errorf("I8: reservation %d has key %v at revision %d", id, r.key, s.revision)
 	case r.worker.account(r.account.group) != r.account:
 		return fmt.Errorf("I3: reservation %d has an account of another incarnation", id)
+	case (r.charge > 0) != (r.payer != nil):
+		return fmt.Errorf("I10: reservation %d is charged %d, and %q pays", id, r.charge, r.tenant)
 	case r.branches == 0 || r.branches > maxBranches:
 		return fmt.Errorf("I3: reservation %d has %d branches", id, r.branches)
 	case r.state != stateReserved && r.state != stateOrphaned && r.state != stateClaimed:
@@ -153,9 +156,16 @@ func (w *worker) checkWaiters(s *State) error {
 			return fmt.Errorf("I4: waiter %d/%d is not a branch of a claimed reservation with a need", x.of.id, x.branch)
 		}
 	}
-	if len(w.waiters) > 0 && w.waiters[0].need <= w.room() {
-		first := w.waiters[0]
-		return fmt.Errorf("I4: waiter %d needs %d and there is room for %d", first.of.id, first.need, w.room())
+	var stopped halt
+	for i := range w.waiters {
+		x := &w.waiters[i]
+		if stopped.at(x) {
+			continue
+		}
+		if x.need <= w.room() {
+			return fmt.Errorf("I4: waiter %d needs %d and there is room for %d", x.of.id, x.need, w.room())
+		}
+		break
 	}
 	return nil
 }

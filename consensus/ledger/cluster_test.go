@@ -84,6 +84,24 @@ func endCommand(id uint64, group string, total uint64) *ledgerv1.Command {
 	}}}
 }
 
+// reserveBy names the tenant of a reserve.
+func reserveBy(tenant string, c *ledgerv1.Command) *ledgerv1.Command {
+	c.GetReserve().Tenant = tenant
+	return c
+}
+
+func putCommand(t *ledgerv1.Tenant, replaces uint64) *ledgerv1.Command {
+	return &ledgerv1.Command{Kind: &ledgerv1.Command_PutTenant{PutTenant: &ledgerv1.PutTenant{Tenant: t, Replaces: replaces}}}
+}
+
+func deleteTenantCommand(id string) *ledgerv1.Command {
+	return &ledgerv1.Command{Kind: &ledgerv1.Command_DeleteTenant{DeleteTenant: &ledgerv1.DeleteTenant{Id: id}}}
+}
+
+func seedCommand(tenants ...*ledgerv1.Tenant) *ledgerv1.Command {
+	return &ledgerv1.Command{Kind: &ledgerv1.Command_SeedTenants{SeedTenants: &ledgerv1.SeedTenants{Tenants: tenants}}}
+}
+
 func noopCommand() *ledgerv1.Command {
 	return &ledgerv1.Command{Kind: &ledgerv1.Command_Noop{Noop: &ledgerv1.Noop{}}}
 }

@@ -15,6 +15,7 @@ const (
 	fieldSessions     = 5
 	fieldWorkers      = 6
 	fieldReservations = 7
+	fieldTenants      = 10
 )
 
 // Digest is the SHA-256 of the snapshot's deterministic encoding: equal states have equal digests, whatever their logs
@@ -35,6 +36,11 @@ func (s *State) Digest() [sha256.Size]byte {
 	for _, id := range s.reservationIDs() {
 		s.reservations[id].fill(record)
 		d.add(fieldReservations, record)
+	}
+	d.encode(&ledgerv1.Snapshot{ClockMs: s.clockMs, TenantsAt: s.tenantsAt})
+	_, _ = d.hash.Write(d.record)
+	for _, t := range s.tenants {
+		d.add(fieldTenants, t.snapshot())
 	}
 	return [sha256.Size]byte(d.hash.Sum(nil))
 }

@@ -58,7 +58,11 @@ func (x *world) reserve(w int, pages uint64) {
 	if living == nil {
 		return
 	}
-	r := x.state.Apply(x.router.under(reserveCommand(workerName(w), living.id, "g", pages, worldPages)))
+	most := uint64(worldPages)
+	if x.cap > 0 { // so that growth goes beyond what a request was taken for
+		most = pages
+	}
+	r := x.state.Apply(x.router.under(reserveBy("g", reserveCommand(workerName(w), living.id, "g", pages, most))))
 	if k := r.GetReserved(); k != nil {
 		x.made[x.count] = dispatch{id: k.Reservation, incarnation: living.id, pages: pages, worker: w}
 		x.count++
@@ -72,6 +76,7 @@ func (x *world) drop(d dispatch) {
 		r.settle()
 		r.account.reserved -= r.pages
 		r.worker.granted -= r.pages
+		x.state.refund(r)
 		x.state.remove(r)
 		r.worker.serve(nil, 0)
 	}
@@ -203,6 +208,7 @@ func TestExhaustive(t *testing.T) {
 		{bounds{workers: 1, requests: 2, lives: 1, grows: 1}, 0},
 		{bounds{workers: 2, requests: 2, lives: 2, grows: 1}, 20_000},
 		{bounds{workers: 2, requests: 3, lives: 2, grows: 2}, 20_000},
+		{bounds{workers: 2, requests: 2, lives: 1, grows: 2, cap: 2}, 20_000},
 	} {
 		if testing.Short() {
 			c.limit = 3_000
@@ -218,8 +224,12 @@ func TestExhaustive(t *testing.T) {
 
 // The search finds each planted bug: it is not blind.
 func TestExhaustiveFindsFaults(t *testing.T) {
-	for _, f := range []fault{takesOld, forgets, countsTwice, returnsLate, dropFreesAtOne} {
-		worlds, _, wrong, path := search(f, bounds{workers: 1, requests: 1, lives: 2, grows: 1}, 0)
+	for _, f := range []fault{takesOld, forgets, countsTwice, returnsLate, dropFreesAtOne, growsOverCap} {
+		b := bounds{workers: 1, requests: 1, lives: 2, grows: 1}
+		if f == growsOverCap {
+			b = bounds{workers: 2, requests: 2, lives: 1, grows: 3, cap: 2}
+		}
+		worlds, _, wrong, path := search(f, b, 20_000)
 		if wrong == nil {
 			t.Errorf("not found in %d worlds: %s", worlds, f)
 			continue

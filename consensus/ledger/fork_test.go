@@ -117,12 +117,14 @@ func (x *world) clone() *world {
 func (s *State) clone() *State {
 	c := *s
 	workers, accounts, reservations := map[*worker]*worker{}, map[*account]*account{}, map[*reservation]*reservation{}
+	tenants := c.cloneTenants(s)
 	c.workers = nil
 	for _, w := range s.workers {
 		n := *w
 		n.accounts, n.view = nil, nil
 		for _, a := range w.accounts {
 			x := *a
+			x.in = c.groups[a.group]
 			accounts[a] = &x
 			n.accounts = append(n.accounts, &x)
 		}
@@ -142,7 +144,7 @@ func (s *State) clone() *State {
 	c.reservations = maps.Clone(s.reservations)
 	for id, r := range s.reservations {
 		n := *r
-		n.worker, n.account = workers[r.worker], accounts[r.account]
+		n.worker, n.account, n.payer = workers[r.worker], accounts[r.account], tenants[r.payer]
 		reservations[r], c.reservations[id] = &n, &n
 	}
 	for _, w := range c.workers {
@@ -151,4 +153,22 @@ func (s *State) clone() *State {
 		}
 	}
 	return &c
+}
+
+func (s *State) cloneTenants(of *State) map[*tenant]*tenant {
+	s.groups, s.tenants, s.tenantViews = map[string]*shareGroup{}, nil, nil
+	for name, g := range of.groups {
+		n := *g
+		n.state, n.members = s, nil
+		s.groups[name] = &n
+	}
+	tenants := map[*tenant]*tenant{}
+	for _, t := range of.tenants {
+		n := *t
+		n.in, n.view = s.groups[t.in.name], nil
+		n.in.members = append(n.in.members, &n)
+		tenants[t] = &n
+		s.tenants = append(s.tenants, &n)
+	}
+	return tenants
 }

@@ -26,6 +26,7 @@ func (s *State) end(by *session, m *ledgerv1.End) *ledgerv1.Result {
 		return s.invalid("end: " + fault)
 	}
 	r.unwait()
+	s.settleCharge(r, m)
 	s.remove(r)
 	w.takeBack(m.Accounts)
 	w.serve(nil, 0)
@@ -59,6 +60,7 @@ func (w *worker) takeBack(totals []*ledgerv1.Returned) {
 		}
 		w.granted -= t.GetPages() - a.returned
 		a.returned = t.GetPages()
+		a.recount()
 		w.view = nil
 	}
 }

@@ -21,6 +21,10 @@ type naive struct {
 	requests map[uint64]*request // living ones
 	grants   []change            // of living incarnations, in order
 	returned map[[2]any]uint64   // total by (incarnation, group)
+	guests   map[string]*guest
+	caps     map[string]uint64 // by share group
+	floorOf  map[string]uint64
+	everPut  bool
 }
 
 type request struct {
@@ -30,6 +34,10 @@ type request struct {
 	branches                      uint32
 	state                         ledgerv1.ReservationState
 	waits                         map[uint32]*wish // by branch
+
+	life, charged, prompt uint64
+	tokens                int64
+	tenant                string // who pays; empty: nobody
 }
 
 // wish is a branch's need, and its want on top.
@@ -52,6 +60,7 @@ func newNaive() *naive {
 		left: map[uint64]uint64{}, lease: map[uint64]uint64{}, owner: map[uint64]string{}, alive: map[string]uint64{},
 		forget: map[string]uint64{}, capacity: map[string]uint64{}, slots: map[string]uint64{},
 		requests: map[uint64]*request{}, returned: map[[2]any]uint64{},
+		guests: map[string]*guest{}, caps: map[string]uint64{}, floorOf: map[string]uint64{},
 	}
 }
 
@@ -120,7 +129,12 @@ func (n *naive) serve(worker string) (got map[*wish]uint64) {
 		n.grants = append(n.grants, change{incarnation: x.of.incarnation, group: x.of.group, pages: pages})
 		got[x] += pages
 	}
+	stopped := map[string]bool{}
 	for _, x := range n.waiting(worker) {
+		stopped[x.of.group] = stopped[x.of.group] || n.exceeds(worker, x.of.group, x.need, 0)
+		if stopped[x.of.group] {
+			continue
+		}
 		if x.need > n.room(worker) {
 			break
 		}
@@ -129,8 +143,9 @@ func (n *naive) serve(worker string) (got map[*wish]uint64) {
 		served = append(served, x)
 	}
 	for _, x := range served {
-		if len(n.waiting(worker)) == 0 {
-			give(x, min(x.want, n.room(worker)))
+		left := n.waiting(worker)
+		if !stopped[x.of.group] && !slices.ContainsFunc(left, func(o *wish) bool { return !stopped[o.of.group] }) {
+			give(x, n.spare(worker, x.of.group, min(x.want, n.room(worker))))
 		}
 	}
 	return got
@@ -141,6 +156,7 @@ func (n *naive) end(session uint64) {
 	for _, id := range slices.Sorted(maps.Keys(n.requests)) {
 		r := n.requests[id]
 		if r.incarnation == session {
+			n.forgive(r, nil)
 			delete(n.requests, id)
 		}
 		if r.router == session && r.state == stateReserved {
@@ -154,6 +170,11 @@ func (n *naive) end(session uint64) {
 
 func (n *naive) tick(m *ledgerv1.Tick) {
 	n.revision++
+	defer n.resume()
+	for _, g := range n.guests {
+		n.level(g, 0)
+		g.level = min(int64(g.put.Burst)*60_000, g.level+int64(g.put.TokensPerMinute*m.DeltaMs))
+	}
 	for w, left := range n.forget {
 		if n.forget[w] = left - min(left, m.DeltaMs); n.forget[w] == 0 {
 			delete(n.forget, w)
@@ -175,7 +196,18 @@ func (n *naive) tick(m *ledgerv1.Tick) {
 // command carries out what is under a living session, and says how in a word.
 func (n *naive) command(by uint64, command *ledgerv1.Command) string {
 	n.revision++
+	defer n.resume()
 	switch c := command.Kind.(type) {
+	case *ledgerv1.Command_PutTenant:
+		if n.owner[by] != "" {
+			return invalid.String()
+		}
+		return n.putTenant(c.PutTenant)
+	case *ledgerv1.Command_DeleteTenant:
+		if n.owner[by] != "" {
+			return invalid.String()
+		}
+		return n.deleteTenant(c.DeleteTenant.Id)
 	case *ledgerv1.Command_Reserve:
 		return n.reserve(by, c.Reserve)
 	case *ledgerv1.Command_Drop:
@@ -198,6 +230,7 @@ func (n *naive) command(by uint64, command *ledgerv1.Command) string {
 		for i := range n.grants {
 			n.grants[i].dead = n.grants[i].dead || n.grants[i].tombstoned == r.id
 		}
+		n.forgive(r, nil)
 		delete(n.requests, r.id)
 		n.serve(r.worker)
 	case *ledgerv1.Command_ReturnPages:
@@ -212,19 +245,27 @@ func (n *naive) command(by uint64, command *ledgerv1.Command) string {
 }
 
 func (n *naive) reserve(by uint64, m *ledgerv1.Reserve) string {
+	life := min(min(uint64(m.Branches), m.Slots)*m.PagesMax, n.capacity[m.Worker])
 	switch {
 	case m.Pages > m.PagesMax*uint64(m.Branches):
 		return invalid.String()
 	case n.alive[m.Worker] == 0 || n.alive[m.Worker] != m.Incarnation:
 		return noWorker.String()
+	case n.mayReserve(m) != "":
+		return n.mayReserve(m)
 	case m.PagesMax > n.capacity[m.Worker] || m.Pages > n.capacity[m.Worker]:
 		return neverFits.String()
-	case len(n.waiting(m.Worker)) > 0 || m.Pages > n.room(m.Worker) ||
+	case n.group(m.ShareGroup) > 0 && max(life, m.Pages) > n.group(m.ShareGroup):
+		return ledgerv1.RefusalCode_REFUSAL_CODE_OVER_CAP.String()
+	case n.exceeds(m.Worker, m.ShareGroup, m.Pages, life):
+		return ledgerv1.RefusalCode_REFUSAL_CODE_CAP_FULL.String()
+	case n.holdsUp(m.Worker, m.ShareGroup) || m.Pages > n.room(m.Worker) ||
 		n.slotsUsed(m.Worker)+m.Slots > n.slots[m.Worker]:
 		return busy.String()
 	}
 	r := &request{id: n.revision, rank: n.revision - min(n.revision, m.Bonus), router: by, incarnation: m.Incarnation,
-		worker: m.Worker, group: m.ShareGroup, pages: m.Pages, slots: m.Slots, branches: m.Branches, state: stateReserved, waits: map[uint32]*wish{}}
+		worker: m.Worker, group: m.ShareGroup, pages: m.Pages, slots: m.Slots, branches: m.Branches, state: stateReserved, waits: map[uint32]*wish{}, life: life}
+	n.charge(r, m)
 	n.requests[r.id] = r
 	n.grants = append(n.grants, change{incarnation: r.incarnation, group: r.group, pages: r.pages, tombstoned: r.id})
 	return fmt.Sprint("reserved ", r.id)
@@ -258,6 +299,7 @@ func (n *naive) claimed(by uint64, command *ledgerv1.Command) string {
 			n.requests[r.id] = r
 			return how
 		}
+		n.forgive(r, c.End)
 	}
 	return "ok"
 }

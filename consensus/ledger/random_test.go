@@ -21,7 +21,7 @@ func TestRandom(t *testing.T) {
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			x := &walk{t: t, rng: rand.New(rand.NewPCG(uint64(seed), 0)), state: New(), naive: newNaive()}
+			x := &walk{t: t, rng: rand.New(rand.NewPCG(uint64(seed), 0)), state: New(), naive: newNaive(), tenants: seed%3 > 0}
 			x.state.Apply(bootstrapped())
 			x.naive.revision++
 			for step := range 600 {
@@ -41,6 +41,7 @@ type walk struct {
 	naive   *naive
 	clients []*client // newest last, ended ones too
 	past    *ledgerv1.Proposal
+	tenants bool // there are some
 	nonces  int
 }
 
@@ -106,6 +107,7 @@ func (x *walk) open() string {
 		delete(x.naive.forget, name)
 		x.naive.alive[name], x.naive.capacity[name], x.naive.slots[name] = id, pages, slots
 	}
+	x.naive.resume()
 	return fmt.Sprint("open ", p)
 }
 
@@ -162,11 +164,14 @@ func (x *walk) draw(by *client, id uint64) *ledgerv1.Command {
 		group = r.group
 	}
 	switch k := x.rng.IntN(100); {
+	case k < 3 && x.tenants && x.naive.owner[by.session] == "":
+		return x.drawTenant(n)
 	case k < 35 && x.naive.owner[by.session] == "":
 		worker := fmt.Sprint("w", n(2))
 		c := reserveCommand(worker, x.naive.alive[worker], string(rune('a'+n(3))), n(4), 4+n(4))
 		c.GetReserve().Slots, c.GetReserve().Bonus, c.GetReserve().Branches = 1+n(2), n(40), uint32(1+n(3))
 		c.GetReserve().Pages *= uint64(c.GetReserve().Branches)
+		x.drawPayer(c.GetReserve(), n)
 		return c
 	case k < 40:
 		return dropCommand(id)
@@ -185,7 +190,35 @@ func (x *walk) draw(by *client, id uint64) *ledgerv1.Command {
 	case k < 90:
 		return returnCommand(group, x.total(by, id, group))
 	}
-	return endCommand(id, group, x.total(by, id, group))
+	c := endCommand(id, group, x.total(by, id, group))
+	c.GetEnd().OutputTokens, c.GetEnd().ComputedTokens, c.GetEnd().Reason = n(200), n(300), ledgerv1.FinishReason(1+2*n(2))
+	return c
+}
+
+// drawPayer is mostly a tenant of the share group.
+func (x *walk) drawPayer(m *ledgerv1.Reserve, n func(int) uint64) {
+	m.Tenant = "t-" + string(rune('a'+n(4)))
+	if g := x.naive.guests[m.Tenant]; g != nil && n(10) > 0 {
+		m.ShareGroup = g.put.ShareGroup
+	}
+	m.PromptTokens, m.CachedTokens, m.MaxTokens, m.OpenEnded, m.Lift = n(300), n(200), n(400), n(2) == 0, n(3)*n(1<<20)
+}
+
+// drawTenant puts one of four tenants in one of three share groups, or deletes it.
+func (x *walk) drawTenant(n func(int) uint64) *ledgerv1.Command {
+	id := "t-" + string(rune('a'+n(4)))
+	if n(6) == 0 {
+		return deleteTenantCommand(id)
+	}
+	t := &ledgerv1.Tenant{Id: id, ShareGroup: string(rune('a' + n(3))), Weight: uint32(1 + n(5)), Cap: n(2) * n(20), Floor: n(4) * n(2)}
+	if n(2) == 0 {
+		t.TokensPerMinute, t.Burst = 1+n(5000), 1+n(2000)
+	}
+	replaces := uint64(0)
+	if g := x.naive.guests[id]; g != nil && n(5) > 0 {
+		replaces = g.at
+	}
+	return putCommand(t, replaces)
 }
 
 // branch is one of a request's, now and then one too many.
@@ -230,6 +263,9 @@ func (x *walk) compare() error {
 	}
 	if len(v.Workers) != len(x.naive.alive) {
 		return fmt.Errorf("I9: %d workers are known, naive %d", len(v.Workers), len(x.naive.alive))
+	}
+	if err := x.naive.compareTenants(v); err != nil {
+		return err
 	}
 	for _, w := range v.Workers {
 		if _, known := x.naive.alive[w.Name]; !known {

@@ -29,7 +29,14 @@ type reservation struct {
 	maxTokens    uint64
 	state        ledgerv1.ReservationState
 	attempt      uint64
+
+	payer  *tenant // nil: nobody pays
+	charge uint64  // of the payer's fair counter
+	tokens uint64  // of its budget
 }
+
+// life is the most pages that the reservation's branches have at a time.
+func (r *reservation) life() uint64 { return r.worker.life(uint64(r.branches), r.slots, r.pagesMax) }
 
 // maxBranches bounds the branches of a reservation.
 const maxBranches = 1 << 16
@@ -51,21 +58,31 @@ func (s *State) reserve(by *session, m *ledgerv1.Reserve) *ledgerv1.Result {
 	if w == nil || w.session == nil || w.session.id != m.Incarnation {
 		return s.refuse(ledgerv1.RefusalCode_REFUSAL_CODE_NO_WORKER, "no such worker, or not its living incarnation")
 	}
+	payer, refusal := s.payer(m)
+	if refusal != nil {
+		return refusal
+	}
 	if need := max(m.PagesMax, m.Pages); need > w.capacity || m.Slots > w.info.Slots {
 		return s.neverFits("does not fit on the worker alone", need, w)
+	}
+	if refusal := s.underCap(m, w, w.life(uint64(branches), m.Slots, m.PagesMax)); refusal != nil {
+		return refusal
 	}
 	if reason := w.busy(m); reason != "" {
 		return s.refuseRoom(ledgerv1.RefusalCode_REFUSAL_CODE_BUSY, reason, m.Pages, w)
 	}
 	r := &reservation{
 		id: s.revision, key: orderKey{rank: s.revision - min(m.Bonus, s.revision), index: s.revision},
-		router: by.id, worker: w, account: w.openAccount(m.ShareGroup), tenant: m.Tenant, requestID: m.RequestId,
+		router: by.id, worker: w, account: w.openAccount(s.group(m.ShareGroup)), tenant: m.Tenant, requestID: m.RequestId,
 		pages: m.Pages, slots: m.Slots, branches: branches, pagesMax: m.PagesMax, promptTokens: m.PromptTokens, maxTokens: m.MaxTokens,
 		state: stateReserved,
 	}
 	s.reservations[r.id] = r
+	s.pay(r, payer, m)
 	r.account.reserved += r.pages
 	r.account.unclaimed += r.pages
+	r.account.whole += r.life()
+	r.account.recount()
 	w.granted += r.pages
 	w.slots += r.slots
 	w.held++
@@ -76,7 +93,7 @@ func (s *State) reserve(by *session, m *ledgerv1.Reserve) *ledgerv1.Result {
 // busy says why the request cannot start now, or "". Who waits goes before who comes.
 func (w *worker) busy(m *ledgerv1.Reserve) string {
 	switch {
-	case len(w.waiters) > 0:
+	case w.waits(m.ShareGroup):
 		return "admitted requests wait for pages"
 	case m.Pages > w.room():
 		return "not enough pages"
@@ -126,6 +143,7 @@ func (s *State) tombstone(by *session, m *ledgerv1.Tombstone) *ledgerv1.Result {
 	r.settle()
 	r.account.reserved -= r.pages
 	r.worker.granted -= r.pages
+	s.refund(r)
 	s.remove(r)
 	r.worker.serve(nil, 0)
 	return s.ok()
@@ -162,6 +180,8 @@ func (r *reservation) settle() {
 // remove forgets a reservation and frees its slots.
 func (s *State) remove(r *reservation) {
 	delete(s.reservations, r.id)
+	r.account.whole -= r.life()
+	r.account.recount()
 	r.worker.slots -= r.slots
 	r.worker.held--
 	r.worker.view = nil

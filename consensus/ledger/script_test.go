@@ -22,6 +22,8 @@ import (
 //	drop ID by=ROUTER · claim|tombstone ID by=WORKER
 //	grow ID by=WORKER need=P want=P [branch=I] · withdraw ID by=WORKER [branch=I]
 //	return by=WORKER G=TOTAL… · end ID by=WORKER G=TOTAL…
+//	tenant ID by=ROUTER [group=G weight=W cap=P floor=P perminute=T burst=T replaces=REVISION]     puts one
+//	forget ID by=ROUTER                      deletes a tenant; of a reserve: tenant=ID prompt=T tokens=T lift=C, of an end: output=T
 //	raw by=NAME sequence=N acked=N           a noop with sequence and acked chosen
 //	notice WORKER
 //
@@ -104,7 +106,8 @@ func (x *script) command(a args, c *ledgerv1.Command) {
 	case "reserve":
 		m := &ledgerv1.Reserve{Worker: a.first(), ShareGroup: a.text("group", "red"), Pages: a.number("pages", 1),
 			PagesMax: a.number("max", 1), Slots: a.number("slots", 1), Bonus: a.number("bonus", 0),
-			Branches: uint32(a.number("branches", 0))}
+			Branches: uint32(a.number("branches", 0)), Tenant: a.text("tenant", ""), PromptTokens: a.number("prompt", 0),
+			MaxTokens: a.number("tokens", 0), OpenEnded: a.text("tokens", "") == "", Lift: a.number("lift", 0)}
 		if w := x.clients[m.Worker]; w != nil {
 			m.Incarnation = w.session
 		}
@@ -125,7 +128,14 @@ func (x *script) command(a args, c *ledgerv1.Command) {
 	case "return":
 		c.Kind = &ledgerv1.Command_ReturnPages{ReturnPages: &ledgerv1.Return{Accounts: a.totals()}}
 	case "end":
-		c.Kind = &ledgerv1.Command_End{End: &ledgerv1.End{Reservation: a.id(), Accounts: a.totals()}}
+		c.Kind = &ledgerv1.Command_End{End: &ledgerv1.End{Reservation: a.id(), Accounts: a.totals(),
+			OutputTokens: a.number("output", 0), ComputedTokens: a.number("computed", 0)}}
+	case "tenant":
+		c.Kind = putCommand(&ledgerv1.Tenant{Id: a.first(), ShareGroup: a.text("group", ""), Weight: uint32(a.number("weight", 0)),
+			Cap: a.number("cap", 0), Floor: a.number("floor", 0), TokensPerMinute: a.number("perminute", 0),
+			Burst: a.number("burst", 0)}, a.number("replaces", 0)).Kind
+	case "forget":
+		c.Kind = deleteTenantCommand(a.first()).Kind
 	default:
 		a.t.Fatalf("%s: unknown command %s", a.d.Pos, a.d.Cmd)
 	}
@@ -183,7 +193,7 @@ func (a args) number(key string, otherwise uint64) uint64 {
 func (a args) totals() []*ledgerv1.Returned {
 	var out []*ledgerv1.Returned
 	for _, x := range a.d.CmdArgs {
-		if x.Key != "by" && len(x.Vals) > 0 {
+		if x.Key != "by" && x.Key != "output" && x.Key != "computed" && len(x.Vals) > 0 {
 			out = append(out, &ledgerv1.Returned{ShareGroup: x.Key, Pages: a.number(x.Key, 0)})
 		}
 	}
@@ -237,11 +247,26 @@ func draw(s *State) string {
 			if x.Branch > 0 {
 				name += fmt.Sprint("/", x.Branch)
 			}
-			fmt.Fprintf(&b, "  %s waits for %d, wants %d\n", name, x.Need, x.Want)
+			how := ""
+			if x.Stopped {
+				how = ", stopped by its group's cap"
+			}
+			fmt.Fprintf(&b, "  %s waits for %d, wants %d%s\n", name, x.Need, x.Want, how)
 		}
 		if len(w.Orphans) > 0 {
 			fmt.Fprintf(&b, "  orphans %v\n", w.Orphans)
 		}
+	}
+	for _, t := range s.View().Tenants {
+		fmt.Fprintf(&b, "%s in %s  service %.1f", t.Id, t.ShareGroup, float64(t.Counter)/costUnit)
+		if t.Cap > 0 {
+			fmt.Fprintf(&b, "  claims %d of %d pages", t.Claim, t.Cap)
+		}
+		if t.TokensPerMinute > 0 {
+			left, wait := t.Budget(s.clockMs, 0)
+			fmt.Fprintf(&b, "  %d tokens left, %d ms to the next", left, wait)
+		}
+		fmt.Fprintln(&b)
 	}
 	return b.String()
 }

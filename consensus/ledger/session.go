@@ -44,6 +44,7 @@ func (s *State) once(p *ledgerv1.Proposal) *ledgerv1.Result {
 	s.revision++
 	c.last++
 	r := s.run(c, p.Command)
+	s.resume()
 	c.results = append(c.results, r)
 	return r
 }
@@ -86,6 +87,7 @@ func (s *State) open(c *session) *session {
 // tick lets time pass: sessions that were heard from get a fresh term, the others come nearer to their end, and workers
 // that were fenced before to being forgotten.
 func (s *State) tick(m *ledgerv1.Tick) *ledgerv1.Result {
+	s.clockMs += min(m.GetDeltaMs(), maxLease)
 	for _, w := range s.workers {
 		w.forgetMs -= min(w.forgetMs, m.GetDeltaMs())
 	}

@@ -15,6 +15,7 @@ import (
 func (s *State) Snapshot() *ledgerv1.Snapshot {
 	out := &ledgerv1.Snapshot{
 		Revision: s.revision, ClusterId: s.clusterID, HashKey: s.hashKey, NextSession: s.nextSession,
+		ClockMs: s.clockMs, TenantsAt: s.tenantsAt,
 	}
 	for _, c := range s.sessions {
 		out.Sessions = append(out.Sessions, c.snapshot())
@@ -24,6 +25,9 @@ func (s *State) Snapshot() *ledgerv1.Snapshot {
 	}
 	for _, id := range s.reservationIDs() {
 		out.Reservations = append(out.Reservations, s.reservations[id].snapshot())
+	}
+	for _, t := range s.tenants {
+		out.Tenants = append(out.Tenants, t.snapshot())
 	}
 	return out
 }
@@ -68,6 +72,13 @@ func (w *worker) snapshot() *ledgerv1.Worker {
 	return out
 }
 
+func (t *tenant) snapshot() *ledgerv1.TenantRecord {
+	return &ledgerv1.TenantRecord{
+		Tenant: t.message(), Revision: t.revision, Counter: t.counter, Answers: t.answers, AnswerTokens: t.answerTokens,
+		Level: t.level, LevelAtMs: t.levelAt,
+	}
+}
+
 func (r *reservation) snapshot() *ledgerv1.Reservation {
 	out := &ledgerv1.Reservation{Key: &ledgerv1.OrderKey{}}
 	r.fill(out)
@@ -81,6 +92,7 @@ func (r *reservation) fill(m *ledgerv1.Reservation) {
 	m.ShareGroup, m.Tenant, m.RequestId = r.account.group, r.tenant, r.requestID
 	m.Pages, m.Slots, m.PagesMax, m.Branches = r.pages, r.slots, r.pagesMax, r.branches
 	m.PromptTokens, m.MaxTokens, m.State, m.Attempt = r.promptTokens, r.maxTokens, r.state, r.attempt
+	m.Charge, m.Tokens = r.charge, r.tokens
 }
 
 func (k orderKey) snapshot() *ledgerv1.OrderKey {
@@ -94,6 +106,12 @@ func Restore(from *ledgerv1.Snapshot) (*State, error) {
 	s.revision, s.nextSession = from.GetRevision(), from.GetNextSession()
 	if len(from.GetClusterId()) > 0 {
 		s.clusterID, s.hashKey = from.ClusterId, from.HashKey
+	}
+	s.clockMs, s.tenantsAt = from.GetClockMs(), from.GetTenantsAt()
+	for _, m := range from.GetTenants() {
+		if err := s.restoreTenant(m); err != nil {
+			return nil, fmt.Errorf("restore tenant %q: %w", m.GetTenant().GetId(), err)
+		}
 	}
 	for _, m := range from.GetWorkers() {
 		if err := s.restoreWorker(m); err != nil {
@@ -121,6 +139,21 @@ func Restore(from *ledgerv1.Snapshot) (*State, error) {
 	return s, s.same(from)
 }
 
+func (s *State) restoreTenant(m *ledgerv1.TenantRecord) error {
+	put, err := complete(m.GetTenant())
+	if err != nil {
+		return err
+	}
+	t := &tenant{
+		put: put, revision: m.GetRevision(), counter: m.GetCounter(), answers: m.GetAnswers(), answerTokens: m.GetAnswerTokens(),
+		level: m.GetLevel(), levelAt: m.GetLevelAtMs(),
+	}
+	s.tenants = append(s.tenants, t)
+	s.group(put.ShareGroup).add(t, put.Cap, put.Floor)
+	put.Cap, put.Floor = 0, 0
+	return nil
+}
+
 func (s *State) restoreWorker(m *ledgerv1.Worker) error {
 	w := &worker{name: m.GetName(), fenced: m.GetFencedNonces()}
 	s.workers = append(s.workers, w)
@@ -131,8 +164,10 @@ func (s *State) restoreWorker(m *ledgerv1.Worker) error {
 	w.begin(m.Info, geometry)
 	w.fencedAt, w.forgetMs = m.GetFencedAt(), m.GetForgetMs()
 	for _, a := range m.GetAccounts() {
+		in := s.group(a.GetShareGroup())
+		in.accounts++
 		w.accounts = append(w.accounts, &account{
-			group: a.GetShareGroup(), reserved: a.GetReserved(), grown: a.GetGrown(), returned: a.GetReturned(),
+			in: in, group: in.name, reserved: a.GetReserved(), grown: a.GetGrown(), returned: a.GetReturned(),
 		})
 		w.granted += w.accounts[len(w.accounts)-1].grant()
 	}
@@ -166,11 +201,19 @@ func (s *State) restoreReservation(m *ledgerv1.Reservation) error {
 		router: m.GetRouter(), worker: w, account: w.account(m.GetShareGroup()), tenant: m.GetTenant(),
 		requestID: m.GetRequestId(), pages: m.GetPages(), slots: m.GetSlots(), branches: m.GetBranches(), pagesMax: m.GetPagesMax(),
 		promptTokens: m.GetPromptTokens(), maxTokens: m.GetMaxTokens(), state: m.GetState(), attempt: m.GetAttempt(),
+		charge: m.GetCharge(), tokens: m.GetTokens(),
+	}
+	if r.charge > 0 {
+		if r.payer = s.tenant(r.tenant); r.payer == nil {
+			return errors.New("its tenant is missing")
+		}
+		r.payer.live++
 	}
 	if r.account == nil {
 		return errors.New("the account is missing")
 	}
 	s.reservations[r.id] = r
+	r.account.whole += r.life()
 	w.held++
 	w.slots += r.slots
 	if r.state != stateClaimed {
@@ -184,6 +227,10 @@ func (s *State) restoreReservation(m *ledgerv1.Reservation) error {
 
 func (s *State) restoreWaiters(m *ledgerv1.Worker) error {
 	w := s.worker(m.GetName())
+	for _, a := range w.accounts {
+		a.recount()
+	}
+	s.stopped = s.stopped || len(m.GetWaiters()) > 0
 	for _, x := range m.GetWaiters() {
 		r := s.reservations[x.GetReservation()]
 		if r == nil || r.worker != w {

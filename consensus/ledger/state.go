@@ -17,11 +17,19 @@ type State struct {
 	sessions     []*session // ascending id
 	workers      []*worker  // ascending name
 	reservations map[uint64]*reservation
+
+	clockMs   uint64                 // that ticks have brought
+	tenantsAt uint64                 // revision of their last change; 0: none was ever put
+	tenants   []*tenant              // ascending id
+	groups    map[string]*shareGroup // those with a tenant or an account
+	stopped   bool                   // a waiter may have been stopped by its group's cap
+
+	tenantViews []*TenantView // what View last made of the tenants; nil once one has changed
 }
 
 // New is the empty ledger: nothing but Bootstrap and Tick does anything in it.
 func New() *State {
-	return &State{nextSession: 1, reservations: map[uint64]*reservation{}}
+	return &State{nextSession: 1, reservations: map[uint64]*reservation{}, groups: map[string]*shareGroup{}}
 }
 
 // Revision counts the commands applied. It is the admission index and the name of a reservation made by that command.
@@ -37,6 +45,7 @@ func (s *State) Apply(p *ledgerv1.Proposal) *ledgerv1.Result {
 	if p.Session != 0 {
 		return s.once(p)
 	}
+	defer s.resume()
 	switch c := p.Command.Kind.(type) {
 	case *ledgerv1.Command_Bootstrap:
 		s.revision++
@@ -75,6 +84,12 @@ func (s *State) run(by *session, command *ledgerv1.Command) *ledgerv1.Result {
 		return s.returnPages(by, c.ReturnPages)
 	case *ledgerv1.Command_End:
 		return s.end(by, c.End)
+	case *ledgerv1.Command_PutTenant:
+		return s.putTenant(by, c.PutTenant)
+	case *ledgerv1.Command_DeleteTenant:
+		return s.deleteTenant(by, c.DeleteTenant)
+	case *ledgerv1.Command_SeedTenants:
+		return s.seedTenants(by, c.SeedTenants)
 	}
 	return s.invalid("the command takes no session")
 }
@@ -89,7 +104,8 @@ func Validate(p *ledgerv1.Proposal) error {
 	case *ledgerv1.Command_Noop, *ledgerv1.Command_Bootstrap, *ledgerv1.Command_Tick, *ledgerv1.Command_OpenRouter,
 		*ledgerv1.Command_Register, *ledgerv1.Command_Reserve, *ledgerv1.Command_Drop, *ledgerv1.Command_Claim,
 		*ledgerv1.Command_Tombstone, *ledgerv1.Command_Grow, *ledgerv1.Command_Withdraw,
-		*ledgerv1.Command_ReturnPages, *ledgerv1.Command_End:
+		*ledgerv1.Command_ReturnPages, *ledgerv1.Command_End, *ledgerv1.Command_PutTenant,
+		*ledgerv1.Command_DeleteTenant, *ledgerv1.Command_SeedTenants:
 		return nil
 	}
 	return fmt.Errorf("proposal (%d, %d) has an unknown command %T", p.Session, p.Sequence, p.Command.Kind)

@@ -20,6 +20,9 @@ type View struct {
 	ShortestLeaseMs uint64
 	Reservations    int
 	Workers         []*WorkerView // ascending name, fenced ones included
+	ClockMs         uint64        // that ticks have brought
+	TenantsAt       uint64        // revision of the tenants' last change; 0: none was ever put
+	Tenants         []*TenantView // ascending id
 }
 
 // WorkerView is a worker in a View. Pages and slots are those of the living incarnation.
@@ -48,6 +51,7 @@ type AccountView struct {
 	Grown      uint64
 	Returned   uint64
 	Unclaimed  uint64 // pages of reservations that the worker has not claimed, part of the grant
+	Whole      uint64 // pages that its reservations have in their whole lives, at most
 }
 
 // Grant is the pages that the account has.
@@ -60,6 +64,7 @@ type WaiterView struct {
 	Rank, Index uint64 // the order key, with Branch
 	Branch      uint32
 	Need, Want  uint64 // pages
+	Stopped     bool   // by the cap of its share group: it holds up that alone
 }
 
 // View copies the state. It costs one pointer a worker, and an entry for each that changed since the last call.
@@ -67,6 +72,7 @@ func (s *State) View() *View {
 	v := &View{
 		Revision: s.revision, ClusterID: s.clusterID, HashKey: s.hashKey, NextSession: s.nextSession,
 		Sessions: len(s.sessions), Reservations: len(s.reservations), Workers: make([]*WorkerView, len(s.workers)),
+		ClockMs: s.clockMs, TenantsAt: s.tenantsAt, Tenants: s.lookAtTenants(),
 	}
 	for i, c := range s.sessions {
 		if i == 0 || c.leaseMs < v.ShortestLeaseMs {
@@ -74,7 +80,7 @@ func (s *State) View() *View {
 		}
 	}
 	for i, w := range s.workers {
-		if w.view == nil {
+		if w.view == nil || len(w.waiters) > 0 && len(s.tenants) > 0 { // caps stop waiters from afar
 			w.view = w.look()
 		}
 		v.Workers[i] = w.view
@@ -95,12 +101,14 @@ func (w *worker) look() *WorkerView {
 	for i, a := range w.accounts {
 		v.Accounts[i] = AccountView{
 			ShareGroup: a.group, Reserved: a.reserved, Grown: a.grown, Returned: a.returned, Unclaimed: a.unclaimed,
+			Whole: a.whole,
 		}
 	}
+	var stopped halt
 	for i, x := range w.waiters {
 		v.Waiters[i] = WaiterView{
 			Reservation: x.of.id, ShareGroup: x.of.account.group, Rank: x.of.key.rank, Index: x.of.key.index,
-			Branch: x.branch, Need: x.need, Want: x.want,
+			Branch: x.branch, Need: x.need, Want: x.want, Stopped: stopped.at(&x),
 		}
 	}
 	return v

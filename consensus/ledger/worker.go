@@ -54,11 +54,14 @@ type worker struct {
 
 // account is (incarnation, share group). Its counters only rise, but for a tombstone, which undoes a reserve.
 type account struct {
+	in        *shareGroup
 	group     string
 	reserved  uint64
 	grown     uint64
 	returned  uint64
 	unclaimed uint64 // pages of reservations that the worker has not claimed
+	whole     uint64 // Σ lives of its reservations
+	counted   uint64 // its claim, as it is in the group's
 }
 
 func (a *account) grant() uint64 { return a.reserved + a.grown - a.returned }
@@ -80,10 +83,11 @@ func (w *worker) accountAt(group string) (int, bool) {
 }
 
 // openAccount returns the account of a share group, new if there is none.
-func (w *worker) openAccount(group string) *account {
-	i, ok := w.accountAt(group)
+func (w *worker) openAccount(in *shareGroup) *account {
+	i, ok := w.accountAt(in.name)
 	if !ok {
-		w.accounts = slices.Insert(w.accounts, i, &account{group: group})
+		in.accounts++
+		w.accounts = slices.Insert(w.accounts, i, &account{in: in, group: in.name})
 	}
 	return w.accounts[i]
 }
@@ -144,9 +148,13 @@ func (s *State) refuseFenced(w *worker) *ledgerv1.Result {
 // nonces.
 func (s *State) fence(w *worker) {
 	for id, r := range s.reservations {
-		if r.worker == w {
+		if r.worker == w { // each for itself: the map's order does not show
+			s.refund(r)
 			delete(s.reservations, id)
 		}
+	}
+	for _, a := range w.accounts {
+		a.close()
 	}
 	w.fenced = append(w.fenced, w.session.nonce)
 	w.fenced = slices.Delete(w.fenced, 0, max(0, len(w.fenced)-maxFencedNonces))

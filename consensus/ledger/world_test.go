@@ -20,8 +20,9 @@ const (
 // bounds keep a world finite.
 type bounds struct {
 	workers, requests int
-	lives             int // incarnations of a worker
-	grows             int // of a process
+	lives             int    // incarnations of a worker
+	grows             int    // of a process
+	cap               uint64 // pages of the account's share group on all workers
 }
 
 // fault is a planted bug.
@@ -34,6 +35,7 @@ const (
 	countsTwice    fault = "a process adds a Grown result that a notice has told already"
 	returnsLate    fault = "a process goes on using what it has returned"
 	dropFreesAtOne fault = "a drop frees the pages before the worker's word"
+	growsOverCap   fault = "a growth does not ask for the cap"
 )
 
 type world struct {
@@ -94,6 +96,9 @@ func newWorld(f fault, b bounds) *world {
 	x := &world{bounds: b, fault: f, state: New()}
 	x.state.Apply(bootstrapped())
 	x.router.session = x.state.Apply(opened("r", "r")).GetOpened().Session
+	if b.cap > 0 {
+		x.state.Apply(x.router.under(putCommand(&ledgerv1.Tenant{Id: "g", Cap: b.cap}, 0)))
+	}
 	for w := range x.workers {
 		x.register(w)
 	}
@@ -147,7 +152,14 @@ func (x *world) arrive(i int) error {
 		x.lines[i] = l
 	}
 	living := x.state.session(l.incarnation) != nil
+	cap := x.cap
+	if g := x.state.groups["g"]; x.fault == growsOverCap && g != nil {
+		cap, g.cap = g.cap, 0
+	}
 	r := x.state.Apply(m.proposal)
+	if g := x.state.groups["g"]; x.fault == growsOverCap && g != nil {
+		g.cap = cap
+	}
 	if living && Err(r) != nil {
 		return fmt.Errorf("%s: %w", m.name, Err(r))
 	}
@@ -207,6 +219,13 @@ func (x *world) hear(w int) {
 func (x *world) check() error {
 	if err := x.state.Check(); err != nil {
 		return err
+	}
+	granted := uint64(0)
+	for _, w := range x.state.workers {
+		granted += w.granted
+	}
+	if g := x.state.groups["g"]; x.cap > 0 && (granted > x.cap || g.claim > x.cap) {
+		return fmt.Errorf("I11: %d pages are granted, %d claimed, the cap is %d", granted, g.claim, x.cap)
 	}
 	for w := range x.workers {
 		p := &x.worker[w]

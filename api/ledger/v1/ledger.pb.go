@@ -101,19 +101,34 @@ const (
 	RefusalCode_REFUSAL_CODE_INVALID RefusalCode = 6
 	// The nonce was fenced and another process lives under the worker's name.
 	RefusalCode_REFUSAL_CODE_SUPERSEDED RefusalCode = 7
+	// The request's whole life has more pages than its share group's cap.
+	RefusalCode_REFUSAL_CODE_OVER_CAP RefusalCode = 8
+	// It has not now: others of its share group live.
+	RefusalCode_REFUSAL_CODE_CAP_FULL RefusalCode = 9
+	// No such tenant, or not of that share group.
+	RefusalCode_REFUSAL_CODE_NO_TENANT RefusalCode = 10
+	// The tenant's tokens are used up.
+	RefusalCode_REFUSAL_CODE_NO_TOKENS RefusalCode = 11
+	// The record was changed meanwhile.
+	RefusalCode_REFUSAL_CODE_CONFLICT RefusalCode = 12
 )
 
 // Enum value maps for RefusalCode.
 var (
 	RefusalCode_name = map[int32]string{
-		0: "REFUSAL_CODE_UNSPECIFIED",
-		1: "REFUSAL_CODE_FENCED",
-		2: "REFUSAL_CODE_NO_WORKER",
-		3: "REFUSAL_CODE_NEVER_FITS",
-		4: "REFUSAL_CODE_BUSY",
-		5: "REFUSAL_CODE_NO_RESERVATION",
-		6: "REFUSAL_CODE_INVALID",
-		7: "REFUSAL_CODE_SUPERSEDED",
+		0:  "REFUSAL_CODE_UNSPECIFIED",
+		1:  "REFUSAL_CODE_FENCED",
+		2:  "REFUSAL_CODE_NO_WORKER",
+		3:  "REFUSAL_CODE_NEVER_FITS",
+		4:  "REFUSAL_CODE_BUSY",
+		5:  "REFUSAL_CODE_NO_RESERVATION",
+		6:  "REFUSAL_CODE_INVALID",
+		7:  "REFUSAL_CODE_SUPERSEDED",
+		8:  "REFUSAL_CODE_OVER_CAP",
+		9:  "REFUSAL_CODE_CAP_FULL",
+		10: "REFUSAL_CODE_NO_TENANT",
+		11: "REFUSAL_CODE_NO_TOKENS",
+		12: "REFUSAL_CODE_CONFLICT",
 	}
 	RefusalCode_value = map[string]int32{
 		"REFUSAL_CODE_UNSPECIFIED":    0,
@@ -124,6 +139,11 @@ var (
 		"REFUSAL_CODE_NO_RESERVATION": 5,
 		"REFUSAL_CODE_INVALID":        6,
 		"REFUSAL_CODE_SUPERSEDED":     7,
+		"REFUSAL_CODE_OVER_CAP":       8,
+		"REFUSAL_CODE_CAP_FULL":       9,
+		"REFUSAL_CODE_NO_TENANT":      10,
+		"REFUSAL_CODE_NO_TOKENS":      11,
+		"REFUSAL_CODE_CONFLICT":       12,
 	}
 )
 
@@ -344,6 +364,9 @@ type Command struct {
 	//	*Command_Withdraw
 	//	*Command_ReturnPages
 	//	*Command_End
+	//	*Command_PutTenant
+	//	*Command_DeleteTenant
+	//	*Command_SeedTenants
 	Kind          isCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -503,6 +526,33 @@ func (x *Command) GetEnd() *End {
 	return nil
 }
 
+func (x *Command) GetPutTenant() *PutTenant {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_PutTenant); ok {
+			return x.PutTenant
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetDeleteTenant() *DeleteTenant {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_DeleteTenant); ok {
+			return x.DeleteTenant
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetSeedTenants() *SeedTenants {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_SeedTenants); ok {
+			return x.SeedTenants
+		}
+	}
+	return nil
+}
+
 type isCommand_Kind interface {
 	isCommand_Kind()
 }
@@ -559,6 +609,18 @@ type Command_End struct {
 	End *End `protobuf:"bytes,13,opt,name=end,proto3,oneof"`
 }
 
+type Command_PutTenant struct {
+	PutTenant *PutTenant `protobuf:"bytes,14,opt,name=put_tenant,json=putTenant,proto3,oneof"`
+}
+
+type Command_DeleteTenant struct {
+	DeleteTenant *DeleteTenant `protobuf:"bytes,15,opt,name=delete_tenant,json=deleteTenant,proto3,oneof"`
+}
+
+type Command_SeedTenants struct {
+	SeedTenants *SeedTenants `protobuf:"bytes,16,opt,name=seed_tenants,json=seedTenants,proto3,oneof"`
+}
+
 func (*Command_Noop) isCommand_Kind() {}
 
 func (*Command_Bootstrap) isCommand_Kind() {}
@@ -584,6 +646,12 @@ func (*Command_Withdraw) isCommand_Kind() {}
 func (*Command_ReturnPages) isCommand_Kind() {}
 
 func (*Command_End) isCommand_Kind() {}
+
+func (*Command_PutTenant) isCommand_Kind() {}
+
+func (*Command_DeleteTenant) isCommand_Kind() {}
+
+func (*Command_SeedTenants) isCommand_Kind() {}
 
 // Noop takes the place of an abandoned command, so that its sequence is not missing.
 type Noop struct {
@@ -1104,7 +1172,13 @@ type Reserve struct {
 	// Steps in order that its priority gains, bounded by the router's tenant.
 	Bonus uint64 `protobuf:"varint,11,opt,name=bonus,proto3" json:"bonus,omitempty"`
 	// Choices of the request, each with a place of its own in the order; 0 is 1.
-	Branches      uint32 `protobuf:"varint,12,opt,name=branches,proto3" json:"branches,omitempty"`
+	Branches uint32 `protobuf:"varint,12,opt,name=branches,proto3" json:"branches,omitempty"`
+	// Of prompt_tokens, those that the worker is expected to have cached: they are not charged to the tenant.
+	CachedTokens uint64 `protobuf:"varint,13,opt,name=cached_tokens,json=cachedTokens,proto3" json:"cached_tokens,omitempty"`
+	// The client named no max_tokens: the tenant is charged by the mean of its answers.
+	OpenEnded bool `protobuf:"varint,14,opt,name=open_ended,json=openEnded,proto3" json:"open_ended,omitempty"`
+	// The tenant had nothing waiting before this request: its fair counter is at least this, that of the others then.
+	Lift          uint64 `protobuf:"varint,15,opt,name=lift,proto3" json:"lift,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1219,6 +1293,27 @@ func (x *Reserve) GetBonus() uint64 {
 func (x *Reserve) GetBranches() uint32 {
 	if x != nil {
 		return x.Branches
+	}
+	return 0
+}
+
+func (x *Reserve) GetCachedTokens() uint64 {
+	if x != nil {
+		return x.CachedTokens
+	}
+	return 0
+}
+
+func (x *Reserve) GetOpenEnded() bool {
+	if x != nil {
+		return x.OpenEnded
+	}
+	return false
+}
+
+func (x *Reserve) GetLift() uint64 {
+	if x != nil {
+		return x.Lift
 	}
 	return 0
 }
@@ -1598,10 +1693,12 @@ type End struct {
 	// Of the branch that ended last.
 	Reason FinishReason `protobuf:"varint,2,opt,name=reason,proto3,enum=berth.ledger.v1.FinishReason" json:"reason,omitempty"`
 	// Of all branches.
-	OutputTokens  uint64      `protobuf:"varint,3,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
-	Accounts      []*Returned `protobuf:"bytes,4,rep,name=accounts,proto3" json:"accounts,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	OutputTokens uint64      `protobuf:"varint,3,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
+	Accounts     []*Returned `protobuf:"bytes,4,rep,name=accounts,proto3" json:"accounts,omitempty"`
+	// Of the prompt, those that were computed and not found in the cache, once for all branches.
+	ComputedTokens uint64 `protobuf:"varint,5,opt,name=computed_tokens,json=computedTokens,proto3" json:"computed_tokens,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *End) Reset() {
@@ -1662,6 +1759,284 @@ func (x *End) GetAccounts() []*Returned {
 	return nil
 }
 
+func (x *End) GetComputedTokens() uint64 {
+	if x != nil {
+		return x.ComputedTokens
+	}
+	return 0
+}
+
+// Tenant is who asks, as operators write it.
+type Tenant struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Tenants of one group may hit each other's prefixes, and share a cap and a floor. Default: the tenant's own id.
+	ShareGroup string `protobuf:"bytes,2,opt,name=share_group,json=shareGroup,proto3" json:"share_group,omitempty"`
+	// Its part of the service where others wait too; 0 is 1.
+	Weight uint32 `protobuf:"varint,3,opt,name=weight,proto3" json:"weight,omitempty"`
+	// Pages of the share group on all workers together, at most; 0: no cap.
+	Cap uint64 `protobuf:"varint,4,opt,name=cap,proto3" json:"cap,omitempty"`
+	// Pages of the share group that are kept for it.
+	Floor uint64 `protobuf:"varint,5,opt,name=floor,proto3" json:"floor,omitempty"`
+	// The least priority that its requests may have: -100 to 0.
+	Priority int32 `protobuf:"zigzag32,6,opt,name=priority,proto3" json:"priority,omitempty"`
+	// Tokens of prompts and answers in a minute; 0: no budget.
+	TokensPerMinute uint64 `protobuf:"varint,7,opt,name=tokens_per_minute,json=tokensPerMinute,proto3" json:"tokens_per_minute,omitempty"`
+	// Tokens that it may use at once after a pause; 0: those of a minute.
+	Burst uint64 `protobuf:"varint,8,opt,name=burst,proto3" json:"burst,omitempty"`
+	// Names of the models that it may use; none: all.
+	Models []string `protobuf:"bytes,9,rep,name=models,proto3" json:"models,omitempty"`
+	// SHA-256 of its API keys.
+	Keys          [][]byte `protobuf:"bytes,10,rep,name=keys,proto3" json:"keys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Tenant) Reset() {
+	*x = Tenant{}
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Tenant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Tenant) ProtoMessage() {}
+
+func (x *Tenant) ProtoReflect() protoreflect.Message {
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
+func (*Tenant) Descriptor() ([]byte, []int) {
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Tenant) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Tenant) GetShareGroup() string {
+	if x != nil {
+		return x.ShareGroup
+	}
+	return ""
+}
+
+func (x *Tenant) GetWeight() uint32 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+func (x *Tenant) GetCap() uint64 {
+	if x != nil {
+		return x.Cap
+	}
+	return 0
+}
+
+func (x *Tenant) GetFloor() uint64 {
+	if x != nil {
+		return x.Floor
+	}
+	return 0
+}
+
+func (x *Tenant) GetPriority() int32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *Tenant) GetTokensPerMinute() uint64 {
+	if x != nil {
+		return x.TokensPerMinute
+	}
+	return 0
+}
+
+func (x *Tenant) GetBurst() uint64 {
+	if x != nil {
+		return x.Burst
+	}
+	return 0
+}
+
+func (x *Tenant) GetModels() []string {
+	if x != nil {
+		return x.Models
+	}
+	return nil
+}
+
+func (x *Tenant) GetKeys() [][]byte {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+// PutTenant makes a tenant, or takes the place of its record. Cap and floor become those of its whole share group.
+// Proposed, as the next two, under a router's session.
+type PutTenant struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Tenant *Tenant                `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Revision of the record that it replaces, 0 if there is to be none: a change in between is a conflict.
+	Replaces      uint64 `protobuf:"varint,2,opt,name=replaces,proto3" json:"replaces,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutTenant) Reset() {
+	*x = PutTenant{}
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutTenant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutTenant) ProtoMessage() {}
+
+func (x *PutTenant) ProtoReflect() protoreflect.Message {
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutTenant.ProtoReflect.Descriptor instead.
+func (*PutTenant) Descriptor() ([]byte, []int) {
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *PutTenant) GetTenant() *Tenant {
+	if x != nil {
+		return x.Tenant
+	}
+	return nil
+}
+
+func (x *PutTenant) GetReplaces() uint64 {
+	if x != nil {
+		return x.Replaces
+	}
+	return 0
+}
+
+// DeleteTenant forgets a tenant. What runs goes on; nothing new is admitted.
+type DeleteTenant struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteTenant) Reset() {
+	*x = DeleteTenant{}
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteTenant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteTenant) ProtoMessage() {}
+
+func (x *DeleteTenant) ProtoReflect() protoreflect.Message {
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteTenant.ProtoReflect.Descriptor instead.
+func (*DeleteTenant) Descriptor() ([]byte, []int) {
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *DeleteTenant) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// SeedTenants puts the first tenants of a ledger, all or none, if none was ever put.
+type SeedTenants struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenants       []*Tenant              `protobuf:"bytes,1,rep,name=tenants,proto3" json:"tenants,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SeedTenants) Reset() {
+	*x = SeedTenants{}
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SeedTenants) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SeedTenants) ProtoMessage() {}
+
+func (x *SeedTenants) ProtoReflect() protoreflect.Message {
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SeedTenants.ProtoReflect.Descriptor instead.
+func (*SeedTenants) Descriptor() ([]byte, []int) {
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *SeedTenants) GetTenants() []*Tenant {
+	if x != nil {
+		return x.Tenants
+	}
+	return nil
+}
+
 // Result is the answer to a proposal.
 type Result struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1682,7 +2057,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[19]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1694,7 +2069,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[19]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1707,7 +2082,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{19}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Result) GetRevision() uint64 {
@@ -1830,7 +2205,7 @@ type Ok struct {
 
 func (x *Ok) Reset() {
 	*x = Ok{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[20]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1842,7 +2217,7 @@ func (x *Ok) String() string {
 func (*Ok) ProtoMessage() {}
 
 func (x *Ok) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[20]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1855,7 +2230,7 @@ func (x *Ok) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ok.ProtoReflect.Descriptor instead.
 func (*Ok) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{20}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{24}
 }
 
 type Opened struct {
@@ -1871,7 +2246,7 @@ type Opened struct {
 
 func (x *Opened) Reset() {
 	*x = Opened{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[21]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1883,7 +2258,7 @@ func (x *Opened) String() string {
 func (*Opened) ProtoMessage() {}
 
 func (x *Opened) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[21]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1896,7 +2271,7 @@ func (x *Opened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opened.ProtoReflect.Descriptor instead.
 func (*Opened) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{21}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Opened) GetSession() uint64 {
@@ -1938,7 +2313,7 @@ type Reserved struct {
 
 func (x *Reserved) Reset() {
 	*x = Reserved{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[22]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1950,7 +2325,7 @@ func (x *Reserved) String() string {
 func (*Reserved) ProtoMessage() {}
 
 func (x *Reserved) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[22]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1963,7 +2338,7 @@ func (x *Reserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reserved.ProtoReflect.Descriptor instead.
 func (*Reserved) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{22}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Reserved) GetReservation() uint64 {
@@ -1993,7 +2368,7 @@ type OrderKey struct {
 
 func (x *OrderKey) Reset() {
 	*x = OrderKey{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[23]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2005,7 +2380,7 @@ func (x *OrderKey) String() string {
 func (*OrderKey) ProtoMessage() {}
 
 func (x *OrderKey) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[23]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2018,7 +2393,7 @@ func (x *OrderKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderKey.ProtoReflect.Descriptor instead.
 func (*OrderKey) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{23}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *OrderKey) GetRank() uint64 {
@@ -2053,7 +2428,7 @@ type Grown struct {
 
 func (x *Grown) Reset() {
 	*x = Grown{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[24]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2065,7 +2440,7 @@ func (x *Grown) String() string {
 func (*Grown) ProtoMessage() {}
 
 func (x *Grown) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[24]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2078,7 +2453,7 @@ func (x *Grown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grown.ProtoReflect.Descriptor instead.
 func (*Grown) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{24}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Grown) GetServed() bool {
@@ -2105,7 +2480,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[25]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2117,7 +2492,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[25]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2130,7 +2505,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{25}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Gap) GetLastSequence() uint64 {
@@ -2145,7 +2520,8 @@ type Refusal struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Code    RefusalCode            `protobuf:"varint,1,opt,name=code,proto3,enum=berth.ledger.v1.RefusalCode" json:"code,omitempty"`
 	Message string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// For never_fits and busy, in pages of the worker.
+	// For never_fits and busy, in pages of the worker; for over_cap and cap_full, capacity is the cap, and granted what
+	// the share group's grants and lives claim of it.
 	Need          uint64 `protobuf:"varint,3,opt,name=need,proto3" json:"need,omitempty"`
 	Capacity      uint64 `protobuf:"varint,4,opt,name=capacity,proto3" json:"capacity,omitempty"`
 	Granted       uint64 `protobuf:"varint,5,opt,name=granted,proto3" json:"granted,omitempty"`
@@ -2156,7 +2532,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[26]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2168,7 +2544,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[26]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2181,7 +2557,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{26}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Refusal) GetCode() RefusalCode {
@@ -2238,14 +2614,20 @@ type Snapshot struct {
 	// Ascending name.
 	Workers []*Worker `protobuf:"bytes,6,rep,name=workers,proto3" json:"workers,omitempty"`
 	// Ascending id.
-	Reservations  []*Reservation `protobuf:"bytes,7,rep,name=reservations,proto3" json:"reservations,omitempty"`
+	Reservations []*Reservation `protobuf:"bytes,7,rep,name=reservations,proto3" json:"reservations,omitempty"`
+	// Milliseconds that ticks have brought.
+	ClockMs uint64 `protobuf:"varint,8,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"`
+	// Revision of the last change of the tenants; 0: none was ever put, and whoever asks is served.
+	TenantsAt uint64 `protobuf:"varint,9,opt,name=tenants_at,json=tenantsAt,proto3" json:"tenants_at,omitempty"`
+	// Ascending id.
+	Tenants       []*TenantRecord `protobuf:"bytes,10,rep,name=tenants,proto3" json:"tenants,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[27]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2257,7 +2639,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[27]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2270,7 +2652,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{27}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Snapshot) GetRevision() uint64 {
@@ -2322,6 +2704,124 @@ func (x *Snapshot) GetReservations() []*Reservation {
 	return nil
 }
 
+func (x *Snapshot) GetClockMs() uint64 {
+	if x != nil {
+		return x.ClockMs
+	}
+	return 0
+}
+
+func (x *Snapshot) GetTenantsAt() uint64 {
+	if x != nil {
+		return x.TenantsAt
+	}
+	return 0
+}
+
+func (x *Snapshot) GetTenants() []*TenantRecord {
+	if x != nil {
+		return x.Tenants
+	}
+	return nil
+}
+
+// TenantRecord is a tenant and what it has used.
+type TenantRecord struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Tenant *Tenant                `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// That put it.
+	Revision uint64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Service by weight, that of living reservations as estimated.
+	Counter uint64 `protobuf:"varint,3,opt,name=counter,proto3" json:"counter,omitempty"`
+	// Answers that ended by themselves, and their tokens; both are halved now and then.
+	Answers      uint64 `protobuf:"varint,4,opt,name=answers,proto3" json:"answers,omitempty"`
+	AnswerTokens uint64 `protobuf:"varint,5,opt,name=answer_tokens,json=answerTokens,proto3" json:"answer_tokens,omitempty"`
+	// Tokens left, in 1/60000, at a time of the ledger's clock; below 0 what is owed.
+	Level         int64  `protobuf:"zigzag64,6,opt,name=level,proto3" json:"level,omitempty"`
+	LevelAtMs     uint64 `protobuf:"varint,7,opt,name=level_at_ms,json=levelAtMs,proto3" json:"level_at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TenantRecord) Reset() {
+	*x = TenantRecord{}
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TenantRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TenantRecord) ProtoMessage() {}
+
+func (x *TenantRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TenantRecord.ProtoReflect.Descriptor instead.
+func (*TenantRecord) Descriptor() ([]byte, []int) {
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *TenantRecord) GetTenant() *Tenant {
+	if x != nil {
+		return x.Tenant
+	}
+	return nil
+}
+
+func (x *TenantRecord) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *TenantRecord) GetCounter() uint64 {
+	if x != nil {
+		return x.Counter
+	}
+	return 0
+}
+
+func (x *TenantRecord) GetAnswers() uint64 {
+	if x != nil {
+		return x.Answers
+	}
+	return 0
+}
+
+func (x *TenantRecord) GetAnswerTokens() uint64 {
+	if x != nil {
+		return x.AnswerTokens
+	}
+	return 0
+}
+
+func (x *TenantRecord) GetLevel() int64 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *TenantRecord) GetLevelAtMs() uint64 {
+	if x != nil {
+		return x.LevelAtMs
+	}
+	return 0
+}
+
 type Session struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2340,7 +2840,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[28]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2352,7 +2852,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[28]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2365,7 +2865,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{28}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Session) GetId() uint64 {
@@ -2445,7 +2945,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[29]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2457,7 +2957,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[29]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2470,7 +2970,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{29}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Worker) GetName() string {
@@ -2542,7 +3042,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[30]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2554,7 +3054,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[30]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2567,7 +3067,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{30}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Account) GetShareGroup() string {
@@ -2611,7 +3111,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[31]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2623,7 +3123,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[31]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2636,7 +3136,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{31}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Waiter) GetKey() *OrderKey {
@@ -2675,30 +3175,33 @@ func (x *Waiter) GetWant() uint64 {
 }
 
 type Reservation struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	Key           *OrderKey              `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
-	Router        uint64                 `protobuf:"varint,3,opt,name=router,proto3" json:"router,omitempty"`
-	Worker        string                 `protobuf:"bytes,4,opt,name=worker,proto3" json:"worker,omitempty"`
-	Incarnation   uint64                 `protobuf:"varint,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	ShareGroup    string                 `protobuf:"bytes,6,opt,name=share_group,json=shareGroup,proto3" json:"share_group,omitempty"`
-	Tenant        string                 `protobuf:"bytes,7,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	RequestId     string                 `protobuf:"bytes,8,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Pages         uint64                 `protobuf:"varint,9,opt,name=pages,proto3" json:"pages,omitempty"`
-	Slots         uint64                 `protobuf:"varint,10,opt,name=slots,proto3" json:"slots,omitempty"`
-	PagesMax      uint64                 `protobuf:"varint,11,opt,name=pages_max,json=pagesMax,proto3" json:"pages_max,omitempty"`
-	PromptTokens  uint64                 `protobuf:"varint,12,opt,name=prompt_tokens,json=promptTokens,proto3" json:"prompt_tokens,omitempty"`
-	MaxTokens     uint64                 `protobuf:"varint,13,opt,name=max_tokens,json=maxTokens,proto3" json:"max_tokens,omitempty"`
-	State         ReservationState       `protobuf:"varint,14,opt,name=state,proto3,enum=berth.ledger.v1.ReservationState" json:"state,omitempty"`
-	Attempt       uint64                 `protobuf:"varint,15,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Branches      uint32                 `protobuf:"varint,16,opt,name=branches,proto3" json:"branches,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Id           uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Key          *OrderKey              `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Router       uint64                 `protobuf:"varint,3,opt,name=router,proto3" json:"router,omitempty"`
+	Worker       string                 `protobuf:"bytes,4,opt,name=worker,proto3" json:"worker,omitempty"`
+	Incarnation  uint64                 `protobuf:"varint,5,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	ShareGroup   string                 `protobuf:"bytes,6,opt,name=share_group,json=shareGroup,proto3" json:"share_group,omitempty"`
+	Tenant       string                 `protobuf:"bytes,7,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	RequestId    string                 `protobuf:"bytes,8,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Pages        uint64                 `protobuf:"varint,9,opt,name=pages,proto3" json:"pages,omitempty"`
+	Slots        uint64                 `protobuf:"varint,10,opt,name=slots,proto3" json:"slots,omitempty"`
+	PagesMax     uint64                 `protobuf:"varint,11,opt,name=pages_max,json=pagesMax,proto3" json:"pages_max,omitempty"`
+	PromptTokens uint64                 `protobuf:"varint,12,opt,name=prompt_tokens,json=promptTokens,proto3" json:"prompt_tokens,omitempty"`
+	MaxTokens    uint64                 `protobuf:"varint,13,opt,name=max_tokens,json=maxTokens,proto3" json:"max_tokens,omitempty"`
+	State        ReservationState       `protobuf:"varint,14,opt,name=state,proto3,enum=berth.ledger.v1.ReservationState" json:"state,omitempty"`
+	Attempt      uint64                 `protobuf:"varint,15,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Branches     uint32                 `protobuf:"varint,16,opt,name=branches,proto3" json:"branches,omitempty"`
+	// What its tenant's fair counter and token budget were charged; both 0 if nobody pays.
+	Charge        uint64 `protobuf:"varint,17,opt,name=charge,proto3" json:"charge,omitempty"`
+	Tokens        uint64 `protobuf:"varint,18,opt,name=tokens,proto3" json:"tokens,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[32]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2710,7 +3213,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[32]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2723,7 +3226,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{32}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Reservation) GetId() uint64 {
@@ -2838,6 +3341,20 @@ func (x *Reservation) GetBranches() uint32 {
 	return 0
 }
 
+func (x *Reservation) GetCharge() uint64 {
+	if x != nil {
+		return x.Charge
+	}
+	return 0
+}
+
+func (x *Reservation) GetTokens() uint64 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
 var File_api_ledger_v1_ledger_proto protoreflect.FileDescriptor
 
 const file_api_ledger_v1_ledger_proto_rawDesc = "" +
@@ -2849,7 +3366,7 @@ const file_api_ledger_v1_ledger_proto_rawDesc = "" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x14\n" +
 	"\x05acked\x18\x03 \x01(\x04R\x05acked\x122\n" +
-	"\acommand\x18\x04 \x01(\v2\x18.berth.ledger.v1.CommandR\acommand\"\xbd\x05\n" +
+	"\acommand\x18\x04 \x01(\v2\x18.berth.ledger.v1.CommandR\acommand\"\x83\a\n" +
 	"\aCommand\x12+\n" +
 	"\x04noop\x18\x01 \x01(\v2\x15.berth.ledger.v1.NoopH\x00R\x04noop\x12:\n" +
 	"\tbootstrap\x18\x02 \x01(\v2\x1a.berth.ledger.v1.BootstrapH\x00R\tbootstrap\x12+\n" +
@@ -2865,7 +3382,11 @@ const file_api_ledger_v1_ledger_proto_rawDesc = "" +
 	" \x01(\v2\x15.berth.ledger.v1.GrowH\x00R\x04grow\x127\n" +
 	"\bwithdraw\x18\v \x01(\v2\x19.berth.ledger.v1.WithdrawH\x00R\bwithdraw\x12<\n" +
 	"\freturn_pages\x18\f \x01(\v2\x17.berth.ledger.v1.ReturnH\x00R\vreturnPages\x12(\n" +
-	"\x03end\x18\r \x01(\v2\x14.berth.ledger.v1.EndH\x00R\x03endB\x06\n" +
+	"\x03end\x18\r \x01(\v2\x14.berth.ledger.v1.EndH\x00R\x03end\x12;\n" +
+	"\n" +
+	"put_tenant\x18\x0e \x01(\v2\x1a.berth.ledger.v1.PutTenantH\x00R\tputTenant\x12D\n" +
+	"\rdelete_tenant\x18\x0f \x01(\v2\x1d.berth.ledger.v1.DeleteTenantH\x00R\fdeleteTenant\x12A\n" +
+	"\fseed_tenants\x18\x10 \x01(\v2\x1c.berth.ledger.v1.SeedTenantsH\x00R\vseedTenantsB\x06\n" +
 	"\x04kind\"\x06\n" +
 	"\x04Noop\"E\n" +
 	"\tBootstrap\x12\x1d\n" +
@@ -2906,7 +3427,7 @@ const file_api_ledger_v1_ledger_proto_rawDesc = "" +
 	"\awindows\x18\x02 \x03(\rR\awindows\x12&\n" +
 	"\x0fsteps_in_flight\x18\x03 \x01(\rR\rstepsInFlight\x12(\n" +
 	"\x10max_batch_tokens\x18\x04 \x01(\rR\x0emaxBatchTokens\x12(\n" +
-	"\x10prefills_in_step\x18\x05 \x01(\rR\x0eprefillsInStep\"\xda\x02\n" +
+	"\x10prefills_in_step\x18\x05 \x01(\rR\x0eprefillsInStep\"\xb2\x03\n" +
 	"\aReserve\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
@@ -2923,7 +3444,11 @@ const file_api_ledger_v1_ledger_proto_rawDesc = "" +
 	"max_tokens\x18\n" +
 	" \x01(\x04R\tmaxTokens\x12\x14\n" +
 	"\x05bonus\x18\v \x01(\x04R\x05bonus\x12\x1a\n" +
-	"\bbranches\x18\f \x01(\rR\bbranches\"(\n" +
+	"\bbranches\x18\f \x01(\rR\bbranches\x12#\n" +
+	"\rcached_tokens\x18\r \x01(\x04R\fcachedTokens\x12\x1d\n" +
+	"\n" +
+	"open_ended\x18\x0e \x01(\bR\topenEnded\x12\x12\n" +
+	"\x04lift\x18\x0f \x01(\x04R\x04lift\"(\n" +
 	"\x04Drop\x12 \n" +
 	"\vreservation\x18\x01 \x01(\x04R\vreservation\"C\n" +
 	"\x05Claim\x12 \n" +
@@ -2944,12 +3469,33 @@ const file_api_ledger_v1_ledger_proto_rawDesc = "" +
 	"\bReturned\x12\x1f\n" +
 	"\vshare_group\x18\x01 \x01(\tR\n" +
 	"shareGroup\x12\x14\n" +
-	"\x05pages\x18\x02 \x01(\x04R\x05pages\"\xba\x01\n" +
+	"\x05pages\x18\x02 \x01(\x04R\x05pages\"\xe3\x01\n" +
 	"\x03End\x12 \n" +
 	"\vreservation\x18\x01 \x01(\x04R\vreservation\x125\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\x1d.berth.ledger.v1.FinishReasonR\x06reason\x12#\n" +
 	"\routput_tokens\x18\x03 \x01(\x04R\foutputTokens\x125\n" +
-	"\baccounts\x18\x04 \x03(\v2\x19.berth.ledger.v1.ReturnedR\baccounts\"\xcf\x02\n" +
+	"\baccounts\x18\x04 \x03(\v2\x19.berth.ledger.v1.ReturnedR\baccounts\x12'\n" +
+	"\x0fcomputed_tokens\x18\x05 \x01(\x04R\x0ecomputedTokens\"\x83\x02\n" +
+	"\x06Tenant\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
+	"\vshare_group\x18\x02 \x01(\tR\n" +
+	"shareGroup\x12\x16\n" +
+	"\x06weight\x18\x03 \x01(\rR\x06weight\x12\x10\n" +
+	"\x03cap\x18\x04 \x01(\x04R\x03cap\x12\x14\n" +
+	"\x05floor\x18\x05 \x01(\x04R\x05floor\x12\x1a\n" +
+	"\bpriority\x18\x06 \x01(\x11R\bpriority\x12*\n" +
+	"\x11tokens_per_minute\x18\a \x01(\x04R\x0ftokensPerMinute\x12\x14\n" +
+	"\x05burst\x18\b \x01(\x04R\x05burst\x12\x16\n" +
+	"\x06models\x18\t \x03(\tR\x06models\x12\x12\n" +
+	"\x04keys\x18\n" +
+	" \x03(\fR\x04keys\"X\n" +
+	"\tPutTenant\x12/\n" +
+	"\x06tenant\x18\x01 \x01(\v2\x17.berth.ledger.v1.TenantR\x06tenant\x12\x1a\n" +
+	"\breplaces\x18\x02 \x01(\x04R\breplaces\"\x1e\n" +
+	"\fDeleteTenant\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"@\n" +
+	"\vSeedTenants\x121\n" +
+	"\atenants\x18\x01 \x03(\v2\x17.berth.ledger.v1.TenantR\atenants\"\xcf\x02\n" +
 	"\x06Result\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12%\n" +
 	"\x02ok\x18\x02 \x01(\v2\x13.berth.ledger.v1.OkH\x00R\x02ok\x124\n" +
@@ -2984,7 +3530,7 @@ const file_api_ledger_v1_ledger_proto_rawDesc = "" +
 	"\x04need\x18\x03 \x01(\x04R\x04need\x12\x1a\n" +
 	"\bcapacity\x18\x04 \x01(\x04R\bcapacity\x12\x18\n" +
 	"\agranted\x18\x05 \x01(\x04R\agranted\x12\x18\n" +
-	"\awaiters\x18\x06 \x01(\x04R\awaiters\"\xae\x02\n" +
+	"\awaiters\x18\x06 \x01(\x04R\awaiters\"\xa1\x03\n" +
 	"\bSnapshot\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x1d\n" +
 	"\n" +
@@ -2993,7 +3539,20 @@ const file_api_ledger_v1_ledger_proto_rawDesc = "" +
 	"\fnext_session\x18\x04 \x01(\x04R\vnextSession\x124\n" +
 	"\bsessions\x18\x05 \x03(\v2\x18.berth.ledger.v1.SessionR\bsessions\x121\n" +
 	"\aworkers\x18\x06 \x03(\v2\x17.berth.ledger.v1.WorkerR\aworkers\x12@\n" +
-	"\freservations\x18\a \x03(\v2\x1c.berth.ledger.v1.ReservationR\freservations\"\xeb\x01\n" +
+	"\freservations\x18\a \x03(\v2\x1c.berth.ledger.v1.ReservationR\freservations\x12\x19\n" +
+	"\bclock_ms\x18\b \x01(\x04R\aclockMs\x12\x1d\n" +
+	"\n" +
+	"tenants_at\x18\t \x01(\x04R\ttenantsAt\x127\n" +
+	"\atenants\x18\n" +
+	" \x03(\v2\x1d.berth.ledger.v1.TenantRecordR\atenants\"\xea\x01\n" +
+	"\fTenantRecord\x12/\n" +
+	"\x06tenant\x18\x01 \x01(\v2\x17.berth.ledger.v1.TenantR\x06tenant\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x18\n" +
+	"\acounter\x18\x03 \x01(\x04R\acounter\x12\x18\n" +
+	"\aanswers\x18\x04 \x01(\x04R\aanswers\x12#\n" +
+	"\ranswer_tokens\x18\x05 \x01(\x04R\fanswerTokens\x12\x14\n" +
+	"\x05level\x18\x06 \x01(\x12R\x05level\x12\x1e\n" +
+	"\vlevel_at_ms\x18\a \x01(\x04R\tlevelAtMs\"\xeb\x01\n" +
 	"\aSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x16\n" +
 	"\x06router\x18\x02 \x01(\tR\x06router\x12\x16\n" +
@@ -3024,7 +3583,7 @@ const file_api_ledger_v1_ledger_proto_rawDesc = "" +
 	"\vshare_group\x18\x03 \x01(\tR\n" +
 	"shareGroup\x12\x12\n" +
 	"\x04need\x18\x04 \x01(\x04R\x04need\x12\x12\n" +
-	"\x04want\x18\x05 \x01(\x04R\x04want\"\xf0\x03\n" +
+	"\x04want\x18\x05 \x01(\x04R\x04want\"\xa0\x04\n" +
 	"\vReservation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12+\n" +
 	"\x03key\x18\x02 \x01(\v2\x19.berth.ledger.v1.OrderKeyR\x03key\x12\x16\n" +
@@ -3045,13 +3604,15 @@ const file_api_ledger_v1_ledger_proto_rawDesc = "" +
 	"max_tokens\x18\r \x01(\x04R\tmaxTokens\x127\n" +
 	"\x05state\x18\x0e \x01(\x0e2!.berth.ledger.v1.ReservationStateR\x05state\x12\x18\n" +
 	"\aattempt\x18\x0f \x01(\x04R\aattempt\x12\x1a\n" +
-	"\bbranches\x18\x10 \x01(\rR\bbranches*\x95\x01\n" +
+	"\bbranches\x18\x10 \x01(\rR\bbranches\x12\x16\n" +
+	"\x06charge\x18\x11 \x01(\x04R\x06charge\x12\x16\n" +
+	"\x06tokens\x18\x12 \x01(\x04R\x06tokens*\x95\x01\n" +
 	"\fFinishReason\x12\x1d\n" +
 	"\x19FINISH_REASON_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12FINISH_REASON_STOP\x10\x01\x12\x18\n" +
 	"\x14FINISH_REASON_LENGTH\x10\x02\x12\x1b\n" +
 	"\x17FINISH_REASON_CANCELLED\x10\x03\x12\x17\n" +
-	"\x13FINISH_REASON_ERROR\x10\x04*\xec\x01\n" +
+	"\x13FINISH_REASON_ERROR\x10\x04*\xf5\x02\n" +
 	"\vRefusalCode\x12\x1c\n" +
 	"\x18REFUSAL_CODE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13REFUSAL_CODE_FENCED\x10\x01\x12\x1a\n" +
@@ -3060,7 +3621,13 @@ const file_api_ledger_v1_ledger_proto_rawDesc = "" +
 	"\x11REFUSAL_CODE_BUSY\x10\x04\x12\x1f\n" +
 	"\x1bREFUSAL_CODE_NO_RESERVATION\x10\x05\x12\x18\n" +
 	"\x14REFUSAL_CODE_INVALID\x10\x06\x12\x1b\n" +
-	"\x17REFUSAL_CODE_SUPERSEDED\x10\a*\x94\x01\n" +
+	"\x17REFUSAL_CODE_SUPERSEDED\x10\a\x12\x19\n" +
+	"\x15REFUSAL_CODE_OVER_CAP\x10\b\x12\x19\n" +
+	"\x15REFUSAL_CODE_CAP_FULL\x10\t\x12\x1a\n" +
+	"\x16REFUSAL_CODE_NO_TENANT\x10\n" +
+	"\x12\x1a\n" +
+	"\x16REFUSAL_CODE_NO_TOKENS\x10\v\x12\x19\n" +
+	"\x15REFUSAL_CODE_CONFLICT\x10\f*\x94\x01\n" +
 	"\x10ReservationState\x12!\n" +
 	"\x1dRESERVATION_STATE_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aRESERVATION_STATE_RESERVED\x10\x01\x12\x1e\n" +
@@ -3080,7 +3647,7 @@ func file_api_ledger_v1_ledger_proto_rawDescGZIP() []byte {
 }
 
 var file_api_ledger_v1_ledger_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_api_ledger_v1_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_api_ledger_v1_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_api_ledger_v1_ledger_proto_goTypes = []any{
 	(FinishReason)(0),     // 0: berth.ledger.v1.FinishReason
 	(RefusalCode)(0),      // 1: berth.ledger.v1.RefusalCode
@@ -3104,20 +3671,25 @@ var file_api_ledger_v1_ledger_proto_goTypes = []any{
 	(*Return)(nil),        // 19: berth.ledger.v1.Return
 	(*Returned)(nil),      // 20: berth.ledger.v1.Returned
 	(*End)(nil),           // 21: berth.ledger.v1.End
-	(*Result)(nil),        // 22: berth.ledger.v1.Result
-	(*Ok)(nil),            // 23: berth.ledger.v1.Ok
-	(*Opened)(nil),        // 24: berth.ledger.v1.Opened
-	(*Reserved)(nil),      // 25: berth.ledger.v1.Reserved
-	(*OrderKey)(nil),      // 26: berth.ledger.v1.OrderKey
-	(*Grown)(nil),         // 27: berth.ledger.v1.Grown
-	(*Gap)(nil),           // 28: berth.ledger.v1.Gap
-	(*Refusal)(nil),       // 29: berth.ledger.v1.Refusal
-	(*Snapshot)(nil),      // 30: berth.ledger.v1.Snapshot
-	(*Session)(nil),       // 31: berth.ledger.v1.Session
-	(*Worker)(nil),        // 32: berth.ledger.v1.Worker
-	(*Account)(nil),       // 33: berth.ledger.v1.Account
-	(*Waiter)(nil),        // 34: berth.ledger.v1.Waiter
-	(*Reservation)(nil),   // 35: berth.ledger.v1.Reservation
+	(*Tenant)(nil),        // 22: berth.ledger.v1.Tenant
+	(*PutTenant)(nil),     // 23: berth.ledger.v1.PutTenant
+	(*DeleteTenant)(nil),  // 24: berth.ledger.v1.DeleteTenant
+	(*SeedTenants)(nil),   // 25: berth.ledger.v1.SeedTenants
+	(*Result)(nil),        // 26: berth.ledger.v1.Result
+	(*Ok)(nil),            // 27: berth.ledger.v1.Ok
+	(*Opened)(nil),        // 28: berth.ledger.v1.Opened
+	(*Reserved)(nil),      // 29: berth.ledger.v1.Reserved
+	(*OrderKey)(nil),      // 30: berth.ledger.v1.OrderKey
+	(*Grown)(nil),         // 31: berth.ledger.v1.Grown
+	(*Gap)(nil),           // 32: berth.ledger.v1.Gap
+	(*Refusal)(nil),       // 33: berth.ledger.v1.Refusal
+	(*Snapshot)(nil),      // 34: berth.ledger.v1.Snapshot
+	(*TenantRecord)(nil),  // 35: berth.ledger.v1.TenantRecord
+	(*Session)(nil),       // 36: berth.ledger.v1.Session
+	(*Worker)(nil),        // 37: berth.ledger.v1.Worker
+	(*Account)(nil),       // 38: berth.ledger.v1.Account
+	(*Waiter)(nil),        // 39: berth.ledger.v1.Waiter
+	(*Reservation)(nil),   // 40: berth.ledger.v1.Reservation
 }
 var file_api_ledger_v1_ledger_proto_depIdxs = []int32{
 	4,  // 0: berth.ledger.v1.Entry.proposals:type_name -> berth.ledger.v1.Proposal
@@ -3135,34 +3707,41 @@ var file_api_ledger_v1_ledger_proto_depIdxs = []int32{
 	18, // 12: berth.ledger.v1.Command.withdraw:type_name -> berth.ledger.v1.Withdraw
 	19, // 13: berth.ledger.v1.Command.return_pages:type_name -> berth.ledger.v1.Return
 	21, // 14: berth.ledger.v1.Command.end:type_name -> berth.ledger.v1.End
-	11, // 15: berth.ledger.v1.Register.info:type_name -> berth.ledger.v1.WorkerInfo
-	12, // 16: berth.ledger.v1.WorkerInfo.geometry:type_name -> berth.ledger.v1.Geometry
-	20, // 17: berth.ledger.v1.Return.accounts:type_name -> berth.ledger.v1.Returned
-	0,  // 18: berth.ledger.v1.End.reason:type_name -> berth.ledger.v1.FinishReason
-	20, // 19: berth.ledger.v1.End.accounts:type_name -> berth.ledger.v1.Returned
-	23, // 20: berth.ledger.v1.Result.ok:type_name -> berth.ledger.v1.Ok
-	29, // 21: berth.ledger.v1.Result.refusal:type_name -> berth.ledger.v1.Refusal
-	28, // 22: berth.ledger.v1.Result.gap:type_name -> berth.ledger.v1.Gap
-	24, // 23: berth.ledger.v1.Result.opened:type_name -> berth.ledger.v1.Opened
-	25, // 24: berth.ledger.v1.Result.reserved:type_name -> berth.ledger.v1.Reserved
-	27, // 25: berth.ledger.v1.Result.grown:type_name -> berth.ledger.v1.Grown
-	26, // 26: berth.ledger.v1.Reserved.key:type_name -> berth.ledger.v1.OrderKey
-	1,  // 27: berth.ledger.v1.Refusal.code:type_name -> berth.ledger.v1.RefusalCode
-	31, // 28: berth.ledger.v1.Snapshot.sessions:type_name -> berth.ledger.v1.Session
-	32, // 29: berth.ledger.v1.Snapshot.workers:type_name -> berth.ledger.v1.Worker
-	35, // 30: berth.ledger.v1.Snapshot.reservations:type_name -> berth.ledger.v1.Reservation
-	22, // 31: berth.ledger.v1.Session.results:type_name -> berth.ledger.v1.Result
-	11, // 32: berth.ledger.v1.Worker.info:type_name -> berth.ledger.v1.WorkerInfo
-	33, // 33: berth.ledger.v1.Worker.accounts:type_name -> berth.ledger.v1.Account
-	34, // 34: berth.ledger.v1.Worker.waiters:type_name -> berth.ledger.v1.Waiter
-	26, // 35: berth.ledger.v1.Waiter.key:type_name -> berth.ledger.v1.OrderKey
-	26, // 36: berth.ledger.v1.Reservation.key:type_name -> berth.ledger.v1.OrderKey
-	2,  // 37: berth.ledger.v1.Reservation.state:type_name -> berth.ledger.v1.ReservationState
-	38, // [38:38] is the sub-list for method output_type
-	38, // [38:38] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	23, // 15: berth.ledger.v1.Command.put_tenant:type_name -> berth.ledger.v1.PutTenant
+	24, // 16: berth.ledger.v1.Command.delete_tenant:type_name -> berth.ledger.v1.DeleteTenant
+	25, // 17: berth.ledger.v1.Command.seed_tenants:type_name -> berth.ledger.v1.SeedTenants
+	11, // 18: berth.ledger.v1.Register.info:type_name -> berth.ledger.v1.WorkerInfo
+	12, // 19: berth.ledger.v1.WorkerInfo.geometry:type_name -> berth.ledger.v1.Geometry
+	20, // 20: berth.ledger.v1.Return.accounts:type_name -> berth.ledger.v1.Returned
+	0,  // 21: berth.ledger.v1.End.reason:type_name -> berth.ledger.v1.FinishReason
+	20, // 22: berth.ledger.v1.End.accounts:type_name -> berth.ledger.v1.Returned
+	22, // 23: berth.ledger.v1.PutTenant.tenant:type_name -> berth.ledger.v1.Tenant
+	22, // 24: berth.ledger.v1.SeedTenants.tenants:type_name -> berth.ledger.v1.Tenant
+	27, // 25: berth.ledger.v1.Result.ok:type_name -> berth.ledger.v1.Ok
+	33, // 26: berth.ledger.v1.Result.refusal:type_name -> berth.ledger.v1.Refusal
+	32, // 27: berth.ledger.v1.Result.gap:type_name -> berth.ledger.v1.Gap
+	28, // 28: berth.ledger.v1.Result.opened:type_name -> berth.ledger.v1.Opened
+	29, // 29: berth.ledger.v1.Result.reserved:type_name -> berth.ledger.v1.Reserved
+	31, // 30: berth.ledger.v1.Result.grown:type_name -> berth.ledger.v1.Grown
+	30, // 31: berth.ledger.v1.Reserved.key:type_name -> berth.ledger.v1.OrderKey
+	1,  // 32: berth.ledger.v1.Refusal.code:type_name -> berth.ledger.v1.RefusalCode
+	36, // 33: berth.ledger.v1.Snapshot.sessions:type_name -> berth.ledger.v1.Session
+	37, // 34: berth.ledger.v1.Snapshot.workers:type_name -> berth.ledger.v1.Worker
+	40, // 35: berth.ledger.v1.Snapshot.reservations:type_name -> berth.ledger.v1.Reservation
+	35, // 36: berth.ledger.v1.Snapshot.tenants:type_name -> berth.ledger.v1.TenantRecord
+	22, // 37: berth.ledger.v1.TenantRecord.tenant:type_name -> berth.ledger.v1.Tenant
+	26, // 38: berth.ledger.v1.Session.results:type_name -> berth.ledger.v1.Result
+	11, // 39: berth.ledger.v1.Worker.info:type_name -> berth.ledger.v1.WorkerInfo
+	38, // 40: berth.ledger.v1.Worker.accounts:type_name -> berth.ledger.v1.Account
+	39, // 41: berth.ledger.v1.Worker.waiters:type_name -> berth.ledger.v1.Waiter
+	30, // 42: berth.ledger.v1.Waiter.key:type_name -> berth.ledger.v1.OrderKey
+	30, // 43: berth.ledger.v1.Reservation.key:type_name -> berth.ledger.v1.OrderKey
+	2,  // 44: berth.ledger.v1.Reservation.state:type_name -> berth.ledger.v1.ReservationState
+	45, // [45:45] is the sub-list for method output_type
+	45, // [45:45] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_api_ledger_v1_ledger_proto_init() }
@@ -3184,8 +3763,11 @@ func file_api_ledger_v1_ledger_proto_init() {
 		(*Command_Withdraw)(nil),
 		(*Command_ReturnPages)(nil),
 		(*Command_End)(nil),
+		(*Command_PutTenant)(nil),
+		(*Command_DeleteTenant)(nil),
+		(*Command_SeedTenants)(nil),
 	}
-	file_api_ledger_v1_ledger_proto_msgTypes[19].OneofWrappers = []any{
+	file_api_ledger_v1_ledger_proto_msgTypes[23].OneofWrappers = []any{
 		(*Result_Ok)(nil),
 		(*Result_Refusal)(nil),
 		(*Result_Gap)(nil),
@@ -3199,7 +3781,7 @@ func file_api_ledger_v1_ledger_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_ledger_v1_ledger_proto_rawDesc), len(file_api_ledger_v1_ledger_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   33,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

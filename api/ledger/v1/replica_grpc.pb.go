@@ -40,7 +40,7 @@ type ReplicaClient interface {
 	Join(ctx context.Context, in *JoinRequest, opts ...grpc.CallOption) (*JoinReply, error)
 	// Change adds or removes a member. The leader answers.
 	Change(ctx context.Context, in *ChangeRequest, opts ...grpc.CallOption) (*ChangeReply, error)
-	// Follow is a follower's line to the leader.
+	// Follow is a follower's line to the leader; its header "replica" has the follower's id.
 	Follow(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FromFollower, ToFollower], error)
 }
 
@@ -108,7 +108,7 @@ type ReplicaServer interface {
 	Join(context.Context, *JoinRequest) (*JoinReply, error)
 	// Change adds or removes a member. The leader answers.
 	Change(context.Context, *ChangeRequest) (*ChangeReply, error)
-	// Follow is a follower's line to the leader.
+	// Follow is a follower's line to the leader; its header "replica" has the follower's id.
 	Follow(grpc.BidiStreamingServer[FromFollower, ToFollower]) error
 	mustEmbedUnimplementedReplicaServer()
 }
