@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
 )
@@ -61,7 +63,7 @@ func (n *Node) line(ctx context.Context, leader Peer) error {
 		return err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, "replica", n.config.ID))
 	stream, err := ledgerv1.NewReplicaClient(conn).Follow(ctx)
 	if err != nil {
 		cancel()
@@ -72,7 +74,7 @@ func (n *Node) line(ctx context.Context, leader Peer) error {
 		cancel()
 		return err
 	}
-	l := &link{stream: stream, welcome: first.GetWelcome().GetRevision(), waiting: map[uint64]chan *ledgerv1.Answers{}}
+	l := &link{conn: conn, stream: stream, welcome: first.GetWelcome().GetRevision(), waiting: map[uint64]chan *ledgerv1.Answers{}}
 	n.takeHeard() // what was heard before says nothing of now
 	n.link.Store(l)
 	var reports sync.WaitGroup
@@ -106,6 +108,7 @@ func (n *Node) report(ctx context.Context, l *link) {
 
 // link is a follower's end of its line to the leader.
 type link struct {
+	conn    *grpc.ClientConn
 	stream  ledgerv1.Replica_FollowClient
 	welcome uint64 // revision that the leader had when the line began
 

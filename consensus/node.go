@@ -29,10 +29,11 @@ type Node struct {
 	closed error
 	owned  sync.WaitGroup // run and the sessions
 
-	reigns atomic.Uint64         // the term that this node leads in with the whole log applied
-	link   atomic.Pointer[link]  // to the leader, nil while there is none
-	asks   atomic.Pointer[error] // why the node has no seat yet
-	seats  sync.Mutex            // held by who changes the members
+	reigns    atomic.Uint64         // the term that this node leads in with the whole log applied
+	link      atomic.Pointer[link]  // to the leader, nil while there is none
+	followers followers             // whose lines are up, while this node leads
+	asks      atomic.Pointer[error] // why the node has no seat yet
+	seats     sync.Mutex            // held by who changes the members
 
 	broken chan struct{} // closed once fault is set
 	failed chan error    // gives fault to one reader

@@ -3,7 +3,6 @@ package consensus
 import (
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 
 	"github.com/hashicorp/raft"
@@ -51,37 +50,3 @@ func (p Peer) server() raft.Server { return raft.Server{ID: raft.ServerID(p.ID),
 func (p Peer) message() *ledgerv1.Member { return &ledgerv1.Member{Id: p.ID, Raft: p.Raft, Rpc: p.RPC} }
 
 func peerOf(m *ledgerv1.Member) Peer { return Peer{ID: m.GetId(), Raft: m.GetRaft(), RPC: m.GetRpc()} }
-
-// Member is a replica of the cluster.
-type Member struct {
-	Peer
-	// Voter: it counts for a quorum. Before, it only receives the log.
-	Voter bool
-}
-
-// Members are the cluster's replicas as far as this one knows, by ascending id.
-func (n *Node) Members() []Member {
-	r := n.raft()
-	if r == nil {
-		return nil
-	}
-	known := r.GetConfiguration()
-	if known.Error() != nil {
-		return nil // it is closed
-	}
-	var out []Member
-	for _, s := range known.Configuration().Servers {
-		out = append(out, Member{peerAt(string(s.ID), s.Address), s.Suffrage == raft.Voter})
-	}
-	slices.SortFunc(out, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
-	return out
-}
-
-// member is the replica of that name, nil if there is none.
-func (n *Node) member(id string) *Member {
-	all := n.Members()
-	if i := slices.IndexFunc(all, func(m Member) bool { return m.ID == id }); i >= 0 {
-		return &all[i]
-	}
-	return nil
-}

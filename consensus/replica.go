@@ -3,12 +3,11 @@ package consensus
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 
-	"github.com/hashicorp/raft"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -37,6 +36,9 @@ func (r replica) Meet(context.Context, *ledgerv1.MeetRequest) (*ledgerv1.MeetRep
 	}
 	if leader := r.leader(); leader.ID != "" {
 		m.Leader = leader.message()
+	}
+	if r.leads() {
+		m.Followers = r.followers.list()
 	}
 	return m, nil
 }
@@ -126,6 +128,9 @@ func (r replica) Follow(stream ledgerv1.Replica_FollowServer) error {
 	defer cancel()
 	stop := context.AfterFunc(stream.Context(), cancel)
 	defer stop()
+	if id := metadata.ValueFromIncomingContext(stream.Context(), "replica"); len(id) == 1 {
+		defer r.followers.join(id[0])()
+	}
 	f := &follower{node: r.Node, stream: stream}
 	welcome := &ledgerv1.ToFollower{Kind: &ledgerv1.ToFollower_Welcome{Welcome: &ledgerv1.Welcome{Revision: r.Revision()}}}
 	if err := stream.Send(welcome); err != nil {
@@ -189,86 +194,5 @@ func (f *follower) submit(b *ledgerv1.Batch) error {
 		defer f.sends.Unlock()
 		_ = f.stream.Send(&ledgerv1.ToFollower{Kind: &ledgerv1.ToFollower_Answers{Answers: told}}) // receive says why
 	}()
-	return nil
-}
-
-// AddMember makes a replica a member, which then receives the log and gets a vote once it has caught up. It goes through
-// the leader. ErrMember: the cluster has that name, or address, already.
-func (n *Node) AddMember(ctx context.Context, p Peer) error {
-	return n.change(ctx, &ledgerv1.ChangeRequest{Add: p.message()}, func() error { return n.add(p) })
-}
-
-// RemoveMember takes a replica out of the cluster, for ever or until it is added again with an empty disk. It goes through
-// the leader, which may be the one. ErrMember: there is none of that name, or no other.
-func (n *Node) RemoveMember(ctx context.Context, id string) error {
-	return n.change(ctx, &ledgerv1.ChangeRequest{Remove: id}, func() error { return n.remove(id) })
-}
-
-func (n *Node) change(ctx context.Context, q *ledgerv1.ChangeRequest, here func() error) error {
-	if err := n.Ready(); err != nil {
-		return err
-	}
-	if n.leads() {
-		return here()
-	}
-	leader := n.leader()
-	conn, err := n.seat.dial(leader.RPC)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	_, err = ledgerv1.NewReplicaClient(conn).Change(ctx, q)
-	switch status.Code(err) {
-	case codes.OK:
-		return nil
-	case codes.FailedPrecondition:
-		return fmt.Errorf("%w: %s", ErrMember, status.Convert(err).Message())
-	}
-	return fmt.Errorf("%w: the leader %s: %w", ErrNoQuorum, leader.ID, err)
-}
-
-func (n *Node) add(p Peer) error {
-	n.seats.Lock()
-	defer n.seats.Unlock()
-	if len(n.config.Peers) == 0 {
-		return fmt.Errorf("%w: the others cannot reach %s: start it with --peers first, of itself alone if there are no others", ErrMember, n.config.ID)
-	}
-	for _, m := range n.Members() {
-		switch {
-		case m.Peer == p:
-			return nil
-		case m.ID == p.ID:
-			return fmt.Errorf("%w: %s is %s already; remove it first", ErrMember, p.ID, m.Peer)
-		case m.Raft == p.Raft || m.RPC == p.RPC:
-			return fmt.Errorf("%w: %s has an address of %s", ErrMember, m.ID, p)
-		}
-	}
-	server := p.server()
-	if err := n.raft().AddNonvoter(server.ID, server.Address, 0, 0).Error(); err != nil {
-		return fmt.Errorf("%w: add %s: %w", ErrNoQuorum, p.ID, err)
-	}
-	n.config.Log.Info("replica added", "replica", p.ID)
-	return nil
-}
-
-func (n *Node) remove(id string) error {
-	n.seats.Lock()
-	defer n.seats.Unlock()
-	voters := 0
-	for _, m := range n.Members() {
-		if m.Voter && m.ID != id {
-			voters++
-		}
-	}
-	switch {
-	case n.member(id) == nil:
-		return fmt.Errorf("%w: there is no replica %s", ErrMember, id)
-	case voters == 0:
-		return fmt.Errorf("%w: no other replica than %s has a vote", ErrMember, id)
-	}
-	if err := n.raft().RemoveServer(raft.ServerID(id), 0, 0).Error(); err != nil {
-		return fmt.Errorf("%w: remove %s: %w", ErrNoQuorum, id, err)
-	}
-	n.config.Log.Info("replica removed", "replica", id)
 	return nil
 }

@@ -94,8 +94,7 @@ func (r *replicas) addWorkers(n int) {
 type members struct {
 	Leader   string
 	Replicas []struct {
-		ID            string
-		Leader, Voter bool
+		ID, State string
 	}
 }
 
@@ -250,6 +249,10 @@ func TestLeaderIsKilled(t *testing.T) {
 		t.Logf("the first admission after the leader's death took %v", took)
 	}
 	dying.Wait()
+	m, err := r.members()
+	if err != nil || m.Replicas[leader].State != "away" {
+		t.Errorf("of the dead leader the others say %+v, %v", m, err)
+	}
 	for _, l := range loads {
 		l.after(t, 30)
 		t.Logf("slowest answer %v", l.end())
@@ -298,8 +301,8 @@ func (r *replicas) votes(want int) error {
 		return err
 	}
 	for _, one := range m.Replicas {
-		if !one.Voter {
-			return fmt.Errorf("%s has no vote", one.ID)
+		if one.State != "leads" && one.State != "follows" {
+			return fmt.Errorf("%s is %s", one.ID, one.State)
 		}
 	}
 	if len(m.Replicas) != want {

@@ -113,12 +113,12 @@ type digestBody struct {
 	Digest   string `json:"digest"`
 }
 
-func (r *Router) clusterState(w http.ResponseWriter, _ *http.Request) error {
+func (r *Router) clusterState(w http.ResponseWriter, req *http.Request) error {
 	v := r.cfg.Ledger.View()
 	leader, _ := r.cfg.Ledger.Leader()
 	b := clusterBody{
 		Router: r.cfg.ID, Revision: v.Revision, Leader: leader, Term: r.cfg.Ledger.Term(), Moves: []struct{}{},
-		Replicas: r.replicas(), Workers: []workerBody{}, Refusals: r.trace.refusalCounts(),
+		Replicas: r.replicas(req.Context()), Workers: []workerBody{}, Refusals: r.trace.refusalCounts(),
 	}
 	b.Queue.Requests, b.Queue.Tokens = r.queue.size()
 	b.Index.Blocks, b.Index.Refused = r.prefixes.size()

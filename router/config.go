@@ -36,6 +36,7 @@ type Replica interface {
 	Leader() (id string, self bool)
 	Digests() []consensus.Digest
 	Members() []consensus.Member
+	Online(ctx context.Context) []string
 	AddMember(ctx context.Context, p consensus.Peer) error
 	RemoveMember(ctx context.Context, id string) error
 }

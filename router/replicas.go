@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/berthd/berth/consensus"
@@ -43,23 +44,42 @@ func (r *Router) changeMembers(w http.ResponseWriter, req *http.Request, change 
 	case err != nil:
 		return noQuorum(err)
 	}
-	return gone(writeJSON(w, r.cfg.WriteTimeout, http.StatusOK, map[string]any{"replicas": r.replicas()}))
+	return gone(writeJSON(w, r.cfg.WriteTimeout, http.StatusOK, map[string]any{"replicas": r.replicas(ctx)}))
 }
 
 type replicaBody struct {
-	ID     string `json:"id"`
-	Raft   string `json:"raft"`
-	RPC    string `json:"rpc"`
-	Leader bool   `json:"leader"`
-	Voter  bool   `json:"voter"` // it counts for a quorum; before, it only receives the log
+	ID    string `json:"id"`
+	Raft  string `json:"raft"`
+	RPC   string `json:"rpc"`
+	State string `json:"state"`
 }
 
+// States of a replica of the ledger, for operators.
+const (
+	replicaLeads   = "leads"
+	replicaFollows = "follows"
+	replicaJoins   = "joins" // it receives the log and has no vote yet
+	replicaAway    = "away"  // the leader does not hear from it, or there is none
+)
+
 // replicas are those of the ledger, as far as this one knows.
-func (r *Router) replicas() []replicaBody {
+func (r *Router) replicas(ctx context.Context) []replicaBody {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
 	leader, _ := r.cfg.Ledger.Leader()
+	online := r.cfg.Ledger.Online(ctx)
 	out := []replicaBody{}
 	for _, m := range r.cfg.Ledger.Members() {
-		out = append(out, replicaBody{m.ID, m.Raft, m.RPC, m.ID == leader, m.Voter})
+		state := replicaFollows
+		switch {
+		case !slices.Contains(online, m.ID):
+			state = replicaAway
+		case m.ID == leader:
+			state = replicaLeads
+		case !m.Voter:
+			state = replicaJoins
+		}
+		out = append(out, replicaBody{m.ID, m.Raft, m.RPC, state})
 	}
 	return out
 }

@@ -69,14 +69,7 @@ func drawReplicas(out io.Writer, replicas []replica) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "REPLICA\tRAFT\tRPC\tSTATE")
 	for _, r := range replicas {
-		state := "follows"
-		switch {
-		case r.Leader:
-			state = "leads"
-		case !r.Voter:
-			state = "joins: no vote yet"
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", r.ID, r.Raft, r.RPC, state)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", r.ID, r.Raft, r.RPC, r.State)
 	}
 	t.Flush()
 }

@@ -50,11 +50,10 @@ type clusterState struct {
 
 // replica is one of the ledger's.
 type replica struct {
-	ID     string `json:"id"`
-	Raft   string `json:"raft"`
-	RPC    string `json:"rpc"`
-	Leader bool   `json:"leader"`
-	Voter  bool   `json:"voter"`
+	ID    string `json:"id"`
+	Raft  string `json:"raft"`
+	RPC   string `json:"rpc"`
+	State string `json:"state"`
 }
 
 // ready counts the workers that take work.
