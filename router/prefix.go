@@ -7,8 +7,8 @@ import (
 	"github.com/berthd/berth/kvpool"
 )
 
-// entryBytes is what one block of one worker costs in memory: name and state in a map that may just have grown.
-const entryBytes = 48
+// entryBytes is what one block of one worker costs in memory: name and state in a map, of which a churn leaves a part empty.
+const entryBytes = 56
 
 // blockState says what a worker has of a block.
 type blockState uint8

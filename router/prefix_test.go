@@ -1,7 +1,9 @@
 package router
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -170,4 +172,49 @@ func TestChainsAreSharedByEqualWorkers(t *testing.T) {
 	if n := len(newChains(nil, "g", "", prompt[:32]).of(worker("r", 16))); n != 1 {
 		t.Errorf("32 tokens: %d whole blocks that may be hit", n)
 	}
+}
+
+// R6: a churn of unique prompts, which workers drop as they go, neither grows the index beyond its bytes nor blinds it.
+func TestIndexInAChurn(t *testing.T) {
+	const bytes, workers, held, each = 4 << 20, 4, 40_000, 64 // together more than fits
+	p := newPrefixes(bytes)
+	var all [workers]*blocks
+	for w := range all {
+		all[w] = p.open(itoa(w))
+	}
+	name := func(w, i int) (h kvpool.Hash) {
+		binary.LittleEndian.PutUint64(h[:], uint64(i)<<8|uint64(w))
+		return h
+	}
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	for round := range 4000 {
+		for w, b := range all {
+			var events []*workerv1.BlockEvent
+			for i := round * each; i < (round+1)*each; i++ {
+				events = append(events, event(name(w, i), true, true))
+				if i >= held {
+					events = append(events, event(name(w, i-held), false, false))
+				}
+			}
+			p.apply(b, events)
+		}
+		if round%1000 == 999 {
+			count, refused := p.size()
+			grown := int64(heap()) - int64(before)
+			t.Logf("%d blocks, %d refused, %d KiB", count, refused, grown>>10)
+			if grown > bytes {
+				t.Errorf("R6: the index of %d bytes takes %d", bytes, grown)
+			}
+			if count < p.limit/2 {
+				t.Errorf("R6: %d of %d entries are used", count, p.limit)
+			}
+		}
+	}
+	runtime.KeepAlive(p)
 }
