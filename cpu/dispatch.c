@@ -30,8 +30,8 @@ static const kind kinds[] = {
 	[12] = QUANTISED(q4_k, q4_k, 256, q4_k_group),
 	[13] = QUANTISED(q5_k, q5_k, 256, q5_k_group),
 	[14] = QUANTISED(q6_k, q6_k, 256, q6_k_group),
-	[20] = QUANTISED(iq4_nl, q8_0, 32, q8_0_group),
-	[23] = QUANTISED(iq4_xs, q8_fine, 32, q8_fine_group),
+	[20] = QUANTISED(iq4_nl, iq4_nl, 32, iq4_nl_group),
+	[23] = QUANTISED(iq4_xs, iq4_xs, 32, iq4_xs_group),
 	[39] = QUANTISED(mxfp4, mxfp4, 32, mxfp4_group),
 };
 

@@ -75,7 +75,7 @@ func formatOf(t model.Type) format {
 	switch t {
 	case model.F32, model.F16, model.BF16:
 		return floats
-	case model.Q8_0, model.IQ4NL, model.IQ4XS: // 8 bits of weight
+	case model.Q8_0, model.MXFP4, model.IQ4NL, model.IQ4XS: // block8.h
 		return int16x32
 	}
 	return int8x32

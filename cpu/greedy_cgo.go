@@ -42,7 +42,7 @@ const (
 // newGreedy packs the scan's weights; nil where the output is of another type.
 func newGreedy(k *kernels, p *packer, a *allocator) *greedy {
 	w := &k.output
-	if w.kind != model.Q8_0 && w.kind != model.IQ4NL {
+	if w.kind != model.Q8_0 {
 		return nil
 	}
 	g := &greedy{kernels: k, w: w, square: make([]int, k.device.cfg.Threads)}

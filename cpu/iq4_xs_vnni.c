@@ -1,5 +1,4 @@
 //go:build cgo && amd64
 
 #define VNNI
-#define FINE
-#include "q8_0.c"
+#include "iq4_xs.c"

@@ -11,9 +11,10 @@
 typedef struct { uint16_t d[8]; int8_t q[16][8][2]; } q8_0_group;                 // 272 B: columns in pairs
 typedef struct { uint16_t d[8]; uint8_t high[32]; uint8_t q[4][32]; } q5_0_group; // 176 B: fours, low | high nibble
 typedef struct { uint16_t d[8]; uint8_t q[4][32]; } q4_0_group;                             // 144 B
+typedef struct { uint16_t d[8]; uint8_t q[8][8][2]; } iq4_nl_group;                     // 144 B
 typedef struct { uint16_t d[8], m[8]; uint8_t high[32]; uint8_t q[4][32]; } q5_1_group; // 192 B: Q4_1 too
-typedef struct { uint8_t e[8]; uint8_t q[4][32]; } mxfp4_group;                         // 136 B: codes as stored
-typedef struct { float d[8]; int8_t q[16][8][2]; } q8_fine_group;                       // 288 B: IQ4_XS
+typedef struct { uint8_t e[8]; uint8_t q[8][8][2]; } mxfp4_group;                       // 136 B: pairs, low | high nibble
+typedef struct { float d[8]; uint8_t q[8][8][2]; } iq4_xs_group;                        // 160 B
 typedef struct { // 1216 B
 	uint16_t d[8], dmin[8];
 	uint8_t scale[8][8], min[8][8]; // by sub-block of 32, by row
@@ -33,8 +34,8 @@ typedef struct { // 800 B: four fours of 2-bit codes share bytes
 } q2_k_group;
 
 // Quantised activations, one token after the other, a scale for each 32.
-typedef struct { float d; int16_t q[32]; } act_i16; // for weights of 8 bits
-typedef struct {                                    // for those of fewer
+typedef struct { float d; int16_t q[32]; } act_i16; // for weights of 8 bits, and of codes for those
+typedef struct {                                    // for the others
 	float d, dsum;  // dsum = d · Σ q
 	int16_t sum[2]; // Σ q of the first and the last 16
 	int8_t q[32];
@@ -50,8 +51,8 @@ typedef void matmul(const void *w, const void *a, size_t stride, float *out, siz
 	int n);
 matmul matmul_f32, matmul_f16, matmul_bf16;
 #define BY_LEVEL(F) matmul F##_avx2, F##_vnni // see vec.h
-BY_LEVEL(matmul_q8_0); BY_LEVEL(matmul_q8_fine);
-BY_LEVEL(matmul_q4_0); BY_LEVEL(matmul_q5_0); BY_LEVEL(matmul_q5_1); BY_LEVEL(matmul_mxfp4);
+BY_LEVEL(matmul_q8_0); BY_LEVEL(matmul_mxfp4); BY_LEVEL(matmul_iq4_nl); BY_LEVEL(matmul_iq4_xs);
+BY_LEVEL(matmul_q4_0); BY_LEVEL(matmul_q5_0); BY_LEVEL(matmul_q5_1);
 BY_LEVEL(matmul_q2_k); BY_LEVEL(matmul_q4_k); BY_LEVEL(matmul_q5_k); BY_LEVEL(matmul_q6_k);
 
 // pack writes one group from up to 8 stored rows that are row_bytes apart; missing rows are zero.
@@ -61,7 +62,8 @@ pack pack_q2_k, pack_q3_k, pack_q4_k, pack_q5_k, pack_q6_k;
 
 // gather writes row r of a packed matrix times scale.
 typedef void gather(const void *w, int cols, int r, float scale, float *out);
-gather gather_f32, gather_f16, gather_bf16, gather_q8_0, gather_q8_fine, gather_q4_0, gather_q5_0, gather_q5_1, gather_mxfp4;
+gather gather_f32, gather_f16, gather_bf16, gather_q8_0, gather_q4_0, gather_q5_0, gather_q5_1;
+gather gather_mxfp4, gather_iq4_nl, gather_iq4_xs;
 gather gather_q2_k, gather_q4_k, gather_q5_k, gather_q6_k;
 
 // quantise writes cols activations x in a format.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -47,6 +48,46 @@ func madeModel(r *rand.Rand, kind Type, tied bool) *Model {
 		},
 	}}
 	return m
+}
+
+// Experts are dealt out whole: each to one rank, routers and biases of sums to all; too few are refused.
+func TestShardsDealExperts(t *testing.T) {
+	m := openTest(t, filepath.Join(golden, "tiny/gptoss/model-mxfp4.gguf"))
+	for ranks := 1; ranks <= m.Experts; ranks++ {
+		shares, err := m.Shares(ranks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		owners := map[*byte]int{}
+		for _, s := range shares {
+			p := m.Shard(s)
+			for i := range p.Weights {
+				w, whole := &p.Weights[i], &m.Weights[i]
+				if len(w.Experts) != s.Experts.Len() || len(w.Experts) == 0 || w.Router != whole.Router || w.OBias != whole.OBias {
+					t.Errorf("rank %d of %d has %d experts", s.Rank, ranks, len(w.Experts))
+				}
+				if w.Sinks.Cols() != s.Heads.Len() {
+					t.Errorf("rank %d of %d: %d sinks for %d heads", s.Rank, ranks, w.Sinks.Cols(), s.Heads.Len())
+				}
+				for e := range w.Experts {
+					owners[&w.Experts[e].Down.Data[0]]++
+				}
+			}
+		}
+		if len(owners) != m.Experts*len(m.Weights) {
+			t.Errorf("%d ranks have %d experts", ranks, len(owners))
+		}
+		for _, n := range owners {
+			if n != 1 {
+				t.Errorf("%d ranks: an expert has %d owners", ranks, n)
+			}
+		}
+	}
+	m.Experts = 3
+	var small *ShareError
+	if _, err := m.Shares(4); !errors.As(err, &small) || small.What != "experts" {
+		t.Errorf("3 experts on 4 ranks: %v", err)
+	}
 }
 
 // cover counts how often each byte of a tensor is in a part, by address.

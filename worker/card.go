@@ -15,6 +15,10 @@ import (
 // turnEnds are the texts of tokens that end an answer, in the families that files name badly.
 var turnEnds = []string{"<end_of_turn>", "<|eot_id|>", "<|im_end|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>"}
 
+// replyEnds are those of models whose turns have several messages, each with an end of its own: "<|end|>" ends no answer
+// there. The first is the token that such a vocabulary is known by.
+var replyEnds = []string{"<|channel|>", "<|return|>", "<|call|>", "<|endoftext|>"}
+
 // NewCard is the card of a model file or folder, with template in place of the file's own unless that is empty.
 func NewCard(f *model.File, template string) *workerv1.Card {
 	t := &workerv1.Tokenizer{Bos: -1, Eos: -1, Unknown: -1, Padding: -1}
@@ -79,8 +83,12 @@ func ends(f *model.File, t *workerv1.Tokenizer) []int32 {
 	}
 	more, _ := f.Ints(model.EndTokens)
 	out = append(out, more...)
+	known := turnEnds
+	if slices.Contains(t.Tokens, replyEnds[0]) && slices.Contains(t.Tokens, replyEnds[1]) {
+		known = replyEnds[1:]
+	}
 	for id, text := range t.Tokens {
-		if len(text) > 4 && text[0] == '<' && slices.Contains(turnEnds, text) {
+		if len(text) > 4 && text[0] == '<' && slices.Contains(known, text) {
 			out = append(out, int32(id))
 		}
 	}

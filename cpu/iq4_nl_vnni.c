@@ -1,0 +1,4 @@
+//go:build cgo && amd64
+
+#define VNNI
+#include "iq4_nl.c"
