@@ -73,7 +73,8 @@ type line struct {
 	cluster
 	stream      attachStream
 	incarnation uint64
-	answers     chan *answer // in the order of the proposals
+	answers     chan *answer  // in the order of the proposals
+	renewed     chan struct{} // a renewal is to be answered
 }
 
 // answer is the result of a proposal, once done is closed.
@@ -95,7 +96,7 @@ func (c cluster) submit(p *ledgerv1.Proposal) *answer {
 
 // serveLine runs the stream's two directions: this goroutine sends, another receives and ends with the stream.
 func (c cluster) serveLine(ctx context.Context, stream attachStream, incarnation uint64) error {
-	l := &line{cluster: c, stream: stream, incarnation: incarnation, answers: make(chan *answer, pipelined)}
+	l := &line{cluster: c, stream: stream, incarnation: incarnation, answers: make(chan *answer, pipelined), renewed: make(chan struct{}, 1)}
 	heard := make(chan error, 1)
 	go func() { heard <- l.hear(ctx) }() // returns when gRPC ends the stream, which the return of Attach makes it do
 	return l.tell(ctx, heard)
@@ -111,6 +112,10 @@ func (l *line) hear(ctx context.Context) error {
 		switch k := m.Kind.(type) {
 		case *workerv1.FromWorker_Renewal:
 			l.cfg.Ledger.Renew(l.incarnation)
+			select {
+			case l.renewed <- struct{}{}:
+			default:
+			}
 		case *workerv1.FromWorker_Proposal:
 			k.Proposal.Session = l.incarnation
 			if err := ledger.Validate(k.Proposal); err != nil {
@@ -162,6 +167,10 @@ func (l *line) tell(ctx context.Context, heard <-chan error) error {
 			}
 			newest, next = max(newest, next.result.GetRevision()), nil
 		case <-changed:
+		case <-l.renewed:
+			if err := l.stream.Send(renewedMessage); err != nil {
+				return err
+			}
 		case err := <-heard:
 			return err
 		case <-ctx.Done():
@@ -169,6 +178,8 @@ func (l *line) tell(ctx context.Context, heard <-chan error) error {
 		}
 	}
 }
+
+var renewedMessage = &workerv1.ToWorker{Kind: &workerv1.ToWorker_Renewed{Renewed: &workerv1.Renewed{}}}
 
 func resultMessage(a *answer) *workerv1.ToWorker {
 	return &workerv1.ToWorker{Kind: &workerv1.ToWorker_Result{Result: &workerv1.ProposalResult{

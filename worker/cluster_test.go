@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,6 +36,8 @@ type cluster struct {
 	client   workerv1.WorkerClient
 	blocks   map[string]bool // cached, by worker's events
 	cacheSeq uint64
+	silent   atomic.Bool // renewals get no answer
+	attached atomic.Int64
 }
 
 type setup struct {
@@ -204,6 +207,7 @@ func (c *cluster) Attach(s grpc.BidiStreamingServer[workerv1.FromWorker, workerv
 	if err != nil {
 		return err
 	}
+	c.attached.Add(1)
 	r := c.apply(&ledgerv1.Proposal{Command: &ledgerv1.Command{Kind: &ledgerv1.Command_Register{Register: m.GetRegister()}}})
 	var mu sync.Mutex // of s.Send
 	send := func(m *workerv1.ToWorker) error {
@@ -257,6 +261,11 @@ func (c *cluster) hear(s grpc.BidiStreamingServer[workerv1.FromWorker, workerv1.
 		m, err := s.Recv()
 		if err != nil {
 			return err
+		}
+		if m.GetRenewal() != nil && !c.silent.Load() {
+			if err := send(&workerv1.ToWorker{Kind: &workerv1.ToWorker_Renewed{Renewed: &workerv1.Renewed{}}}); err != nil {
+				return err
+			}
 		}
 		if p := m.GetProposal(); p != nil {
 			p.Session = session

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
@@ -30,6 +31,7 @@ type line struct {
 	next  uint64     // sequence of the next proposal
 	acked uint64
 	wake  chan struct{}
+	heard atomic.Int64 // when the router last said something, Unix nanoseconds
 }
 
 type proposal struct {
@@ -79,18 +81,19 @@ func (l *line) serve(ctx context.Context, hangUp func(), stream workerv1.Cluster
 	l.mu.Unlock()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	l.heard.Store(time.Now().UnixNano())
 	sender := make(chan struct{})
 	go func() {
 		defer close(sender)
 		cancel(l.send(ctx, stream, interval))
+		hangUp() // or who receives from a silent router would wait for ever
 	}()
 	defer func() {
 		hangUp() // a sender that the router keeps waiting must not keep the line
 		<-sender
 	}()
-	err := l.receive(stream)
-	cancel(err)
-	return err
+	cancel(l.receive(stream))
+	return context.Cause(ctx)
 }
 
 func (l *line) send(ctx context.Context, stream workerv1.Cluster_AttachClient, interval time.Duration) error {
@@ -105,6 +108,9 @@ func (l *line) send(ctx context.Context, stream workerv1.Cluster_AttachClient, i
 		select {
 		case <-l.wake:
 		case <-tick.C:
+			if silent := time.Since(time.Unix(0, l.heard.Load())); silent > 3*interval/2 {
+				return fmt.Errorf("the router has said nothing for %v", silent.Round(time.Millisecond))
+			}
 			if err := stream.Send(renewal); err != nil {
 				return fmt.Errorf("send to the router: %w", err)
 			}
@@ -122,6 +128,7 @@ func (l *line) receive(stream workerv1.Cluster_AttachClient) error {
 		if err != nil {
 			return fmt.Errorf("receive from the router: %w", err)
 		}
+		l.heard.Store(time.Now().UnixNano())
 		switch m := m.Kind.(type) {
 		case *workerv1.ToWorker_Result:
 			if err := l.answered(m.Result); err != nil {

@@ -244,10 +244,12 @@ func (w *Worker) attach(ctx context.Context, router string, nonce []byte, l *lin
 	if err := stream.Send(&workerv1.FromWorker{Kind: &workerv1.FromWorker_Register{Register: register}}); err != nil {
 		return fmt.Errorf("register: %w", err)
 	}
+	silent := time.AfterFunc(w.cfg.Lease/2, cancel) // another router may answer in time
 	m, err := stream.Recv()
 	if err != nil {
 		return fmt.Errorf("register: %w", err)
 	}
+	silent.Stop()
 	if r := m.GetRegistered().GetRefusal(); r != nil {
 		return refusedRegistration(r)
 	}

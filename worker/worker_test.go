@@ -170,6 +170,27 @@ func TestBrokenLine(t *testing.T) {
 	}
 }
 
+// A router that hangs is left before the lease is up; the incarnation, and what it runs, goes on.
+func TestSilentRouter(t *testing.T) {
+	c := start(t, setup{pages: 150, slots: 16, lease: 600 * time.Millisecond})
+	before := c.worker.engine.Load()
+	c.silent.Store(true)
+	attached := c.attached.Load()
+	c.await("the worker to attach elsewhere", func() bool { return c.attached.Load() > attached })
+	c.silent.Store(false)
+	if _, err := c.generate(t.Context(), c.reserve(ask{"g", prompt(1, 30), 20}), 0); err != nil {
+		t.Error(err)
+	}
+	if c.worker.engine.Load() != before {
+		t.Error("the incarnation has ended")
+	}
+	attached = c.attached.Load()
+	time.Sleep(2 * c.worker.cfg.Lease)
+	if c.attached.Load() > attached+1 { // it may just have lost patience
+		t.Error("a router that answers is left")
+	}
+}
+
 func TestFencedWorkerStartsAnew(t *testing.T) {
 	c := start(t, setup{pages: 150, slots: 16})
 	c.device.hold = make(chan struct{})

@@ -399,6 +399,7 @@ type ToWorker struct {
 	//	*ToWorker_Registered
 	//	*ToWorker_Result
 	//	*ToWorker_Notice
+	//	*ToWorker_Renewed
 	Kind          isToWorker_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -468,6 +469,15 @@ func (x *ToWorker) GetNotice() *Notice {
 	return nil
 }
 
+func (x *ToWorker) GetRenewed() *Renewed {
+	if x != nil {
+		if x, ok := x.Kind.(*ToWorker_Renewed); ok {
+			return x.Renewed
+		}
+	}
+	return nil
+}
+
 type isToWorker_Kind interface {
 	isToWorker_Kind()
 }
@@ -486,11 +496,54 @@ type ToWorker_Notice struct {
 	Notice *Notice `protobuf:"bytes,3,opt,name=notice,proto3,oneof"`
 }
 
+type ToWorker_Renewed struct {
+	// The router has taken a renewal. A worker that waits in vain for it attaches elsewhere, before its lease is up.
+	Renewed *Renewed `protobuf:"bytes,5,opt,name=renewed,proto3,oneof"`
+}
+
 func (*ToWorker_Registered) isToWorker_Kind() {}
 
 func (*ToWorker_Result) isToWorker_Kind() {}
 
 func (*ToWorker_Notice) isToWorker_Kind() {}
+
+func (*ToWorker_Renewed) isToWorker_Kind() {}
+
+type Renewed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Renewed) Reset() {
+	*x = Renewed{}
+	mi := &file_api_worker_v1_worker_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Renewed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Renewed) ProtoMessage() {}
+
+func (x *Renewed) ProtoReflect() protoreflect.Message {
+	mi := &file_api_worker_v1_worker_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Renewed.ProtoReflect.Descriptor instead.
+func (*Renewed) Descriptor() ([]byte, []int) {
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{6}
+}
 
 type ProposalResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -502,7 +555,7 @@ type ProposalResult struct {
 
 func (x *ProposalResult) Reset() {
 	*x = ProposalResult{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[6]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -514,7 +567,7 @@ func (x *ProposalResult) String() string {
 func (*ProposalResult) ProtoMessage() {}
 
 func (x *ProposalResult) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[6]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -527,7 +580,7 @@ func (x *ProposalResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposalResult.ProtoReflect.Descriptor instead.
 func (*ProposalResult) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{6}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ProposalResult) GetSequence() uint64 {
@@ -562,7 +615,7 @@ type Notice struct {
 
 func (x *Notice) Reset() {
 	*x = Notice{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[7]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -574,7 +627,7 @@ func (x *Notice) String() string {
 func (*Notice) ProtoMessage() {}
 
 func (x *Notice) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[7]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -587,7 +640,7 @@ func (x *Notice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notice.ProtoReflect.Descriptor instead.
 func (*Notice) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{7}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Notice) GetRevision() uint64 {
@@ -635,7 +688,7 @@ type Grown struct {
 
 func (x *Grown) Reset() {
 	*x = Grown{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[8]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -647,7 +700,7 @@ func (x *Grown) String() string {
 func (*Grown) ProtoMessage() {}
 
 func (x *Grown) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[8]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -660,7 +713,7 @@ func (x *Grown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grown.ProtoReflect.Descriptor instead.
 func (*Grown) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{8}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Grown) GetShareGroup() string {
@@ -686,7 +739,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[9]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -698,7 +751,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[9]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -711,7 +764,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{9}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WatchRequest) GetIncarnation() uint64 {
@@ -735,7 +788,7 @@ type Watched struct {
 
 func (x *Watched) Reset() {
 	*x = Watched{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[10]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -747,7 +800,7 @@ func (x *Watched) String() string {
 func (*Watched) ProtoMessage() {}
 
 func (x *Watched) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[10]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -760,7 +813,7 @@ func (x *Watched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watched.ProtoReflect.Descriptor instead.
 func (*Watched) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{10}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Watched) GetKind() isWatched_Kind {
@@ -815,7 +868,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[11]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -827,7 +880,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[11]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -840,7 +893,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{11}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StopRequest) GetReservation() uint64 {
@@ -872,7 +925,7 @@ type StopReply struct {
 
 func (x *StopReply) Reset() {
 	*x = StopReply{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[12]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -884,7 +937,7 @@ func (x *StopReply) String() string {
 func (*StopReply) ProtoMessage() {}
 
 func (x *StopReply) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[12]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -897,7 +950,7 @@ func (x *StopReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopReply.ProtoReflect.Descriptor instead.
 func (*StopReply) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{12}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{13}
 }
 
 type CardRequest struct {
@@ -908,7 +961,7 @@ type CardRequest struct {
 
 func (x *CardRequest) Reset() {
 	*x = CardRequest{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[13]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -920,7 +973,7 @@ func (x *CardRequest) String() string {
 func (*CardRequest) ProtoMessage() {}
 
 func (x *CardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[13]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -933,7 +986,7 @@ func (x *CardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardRequest.ProtoReflect.Descriptor instead.
 func (*CardRequest) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{13}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{14}
 }
 
 type CardPiece struct {
@@ -946,7 +999,7 @@ type CardPiece struct {
 
 func (x *CardPiece) Reset() {
 	*x = CardPiece{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[14]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -958,7 +1011,7 @@ func (x *CardPiece) String() string {
 func (*CardPiece) ProtoMessage() {}
 
 func (x *CardPiece) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[14]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -971,7 +1024,7 @@ func (x *CardPiece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardPiece.ProtoReflect.Descriptor instead.
 func (*CardPiece) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{14}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CardPiece) GetData() []byte {
@@ -993,7 +1046,7 @@ type Card struct {
 
 func (x *Card) Reset() {
 	*x = Card{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[15]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1005,7 +1058,7 @@ func (x *Card) String() string {
 func (*Card) ProtoMessage() {}
 
 func (x *Card) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[15]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1018,7 +1071,7 @@ func (x *Card) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Card.ProtoReflect.Descriptor instead.
 func (*Card) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{15}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Card) GetTokenizer() *Tokenizer {
@@ -1063,7 +1116,7 @@ type Tokenizer struct {
 
 func (x *Tokenizer) Reset() {
 	*x = Tokenizer{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[16]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1075,7 +1128,7 @@ func (x *Tokenizer) String() string {
 func (*Tokenizer) ProtoMessage() {}
 
 func (x *Tokenizer) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[16]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1088,7 +1141,7 @@ func (x *Tokenizer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tokenizer.ProtoReflect.Descriptor instead.
 func (*Tokenizer) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{16}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Tokenizer) GetKind() string {
@@ -1220,7 +1273,7 @@ type GenerateRequest struct {
 
 func (x *GenerateRequest) Reset() {
 	*x = GenerateRequest{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[17]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1232,7 +1285,7 @@ func (x *GenerateRequest) String() string {
 func (*GenerateRequest) ProtoMessage() {}
 
 func (x *GenerateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[17]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1245,7 +1298,7 @@ func (x *GenerateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateRequest.ProtoReflect.Descriptor instead.
 func (*GenerateRequest) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{17}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GenerateRequest) GetRequestId() string {
@@ -1378,7 +1431,7 @@ type Scoring struct {
 
 func (x *Scoring) Reset() {
 	*x = Scoring{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[18]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1390,7 +1443,7 @@ func (x *Scoring) String() string {
 func (*Scoring) ProtoMessage() {}
 
 func (x *Scoring) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[18]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1403,7 +1456,7 @@ func (x *Scoring) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scoring.ProtoReflect.Descriptor instead.
 func (*Scoring) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{18}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Scoring) GetTop() uint32 {
@@ -1428,7 +1481,7 @@ type Score struct {
 
 func (x *Score) Reset() {
 	*x = Score{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[19]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1440,7 +1493,7 @@ func (x *Score) String() string {
 func (*Score) ProtoMessage() {}
 
 func (x *Score) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[19]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1453,7 +1506,7 @@ func (x *Score) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Score.ProtoReflect.Descriptor instead.
 func (*Score) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{19}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Score) GetLogprob() float32 {
@@ -1503,7 +1556,7 @@ type Sampling struct {
 
 func (x *Sampling) Reset() {
 	*x = Sampling{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[20]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1515,7 +1568,7 @@ func (x *Sampling) String() string {
 func (*Sampling) ProtoMessage() {}
 
 func (x *Sampling) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[20]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1528,7 +1581,7 @@ func (x *Sampling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sampling.ProtoReflect.Descriptor instead.
 func (*Sampling) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{20}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Sampling) GetTemperature() float32 {
@@ -1609,7 +1662,7 @@ type GenerateReply struct {
 
 func (x *GenerateReply) Reset() {
 	*x = GenerateReply{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[21]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1621,7 +1674,7 @@ func (x *GenerateReply) String() string {
 func (*GenerateReply) ProtoMessage() {}
 
 func (x *GenerateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[21]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1634,7 +1687,7 @@ func (x *GenerateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateReply.ProtoReflect.Descriptor instead.
 func (*GenerateReply) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{21}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GenerateReply) GetKind() isGenerateReply_Kind {
@@ -1721,7 +1774,7 @@ type PromptScores struct {
 
 func (x *PromptScores) Reset() {
 	*x = PromptScores{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[22]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1733,7 +1786,7 @@ func (x *PromptScores) String() string {
 func (*PromptScores) ProtoMessage() {}
 
 func (x *PromptScores) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[22]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1746,7 +1799,7 @@ func (x *PromptScores) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromptScores.ProtoReflect.Descriptor instead.
 func (*PromptScores) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{22}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PromptScores) GetPosition() uint32 {
@@ -1773,7 +1826,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[23]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +1838,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[23]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +1851,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{23}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Started) GetCachedTokens() uint32 {
@@ -1824,7 +1877,7 @@ type Tokens struct {
 
 func (x *Tokens) Reset() {
 	*x = Tokens{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[24]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1836,7 +1889,7 @@ func (x *Tokens) String() string {
 func (*Tokens) ProtoMessage() {}
 
 func (x *Tokens) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[24]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1849,7 +1902,7 @@ func (x *Tokens) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tokens.ProtoReflect.Descriptor instead.
 func (*Tokens) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{24}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Tokens) GetAttempt() uint64 {
@@ -1902,7 +1955,7 @@ type Finished struct {
 
 func (x *Finished) Reset() {
 	*x = Finished{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[25]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1914,7 +1967,7 @@ func (x *Finished) String() string {
 func (*Finished) ProtoMessage() {}
 
 func (x *Finished) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[25]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1927,7 +1980,7 @@ func (x *Finished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finished.ProtoReflect.Descriptor instead.
 func (*Finished) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{25}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Finished) GetReason() v1.FinishReason {
@@ -1997,14 +2050,16 @@ const file_api_worker_v1_worker_proto_rawDesc = "" +
 	"BlockEvent\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x12\n" +
 	"\x04full\x18\x02 \x01(\bR\x04full\x12\x16\n" +
-	"\x06window\x18\x03 \x01(\bR\x06window\"\xc1\x01\n" +
+	"\x06window\x18\x03 \x01(\bR\x06window\"\xf7\x01\n" +
 	"\bToWorker\x129\n" +
 	"\n" +
 	"registered\x18\x01 \x01(\v2\x17.berth.ledger.v1.ResultH\x00R\n" +
 	"registered\x129\n" +
 	"\x06result\x18\x02 \x01(\v2\x1f.berth.worker.v1.ProposalResultH\x00R\x06result\x121\n" +
-	"\x06notice\x18\x03 \x01(\v2\x17.berth.worker.v1.NoticeH\x00R\x06noticeB\x06\n" +
-	"\x04kindJ\x04\b\x04\x10\x05\"]\n" +
+	"\x06notice\x18\x03 \x01(\v2\x17.berth.worker.v1.NoticeH\x00R\x06notice\x124\n" +
+	"\arenewed\x18\x05 \x01(\v2\x18.berth.worker.v1.RenewedH\x00R\arenewedB\x06\n" +
+	"\x04kindJ\x04\b\x04\x10\x05\"\t\n" +
+	"\aRenewed\"]\n" +
 	"\x0eProposalResult\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12/\n" +
 	"\x06result\x18\x02 \x01(\v2\x17.berth.ledger.v1.ResultR\x06result\"\xc5\x01\n" +
@@ -2139,7 +2194,7 @@ func file_api_worker_v1_worker_proto_rawDescGZIP() []byte {
 	return file_api_worker_v1_worker_proto_rawDescData
 }
 
-var file_api_worker_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_api_worker_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_api_worker_v1_worker_proto_goTypes = []any{
 	(*FromWorker)(nil),      // 0: berth.worker.v1.FromWorker
 	(*Renewal)(nil),         // 1: berth.worker.v1.Renewal
@@ -2147,74 +2202,76 @@ var file_api_worker_v1_worker_proto_goTypes = []any{
 	(*CacheEvents)(nil),     // 3: berth.worker.v1.CacheEvents
 	(*BlockEvent)(nil),      // 4: berth.worker.v1.BlockEvent
 	(*ToWorker)(nil),        // 5: berth.worker.v1.ToWorker
-	(*ProposalResult)(nil),  // 6: berth.worker.v1.ProposalResult
-	(*Notice)(nil),          // 7: berth.worker.v1.Notice
-	(*Grown)(nil),           // 8: berth.worker.v1.Grown
-	(*WatchRequest)(nil),    // 9: berth.worker.v1.WatchRequest
-	(*Watched)(nil),         // 10: berth.worker.v1.Watched
-	(*StopRequest)(nil),     // 11: berth.worker.v1.StopRequest
-	(*StopReply)(nil),       // 12: berth.worker.v1.StopReply
-	(*CardRequest)(nil),     // 13: berth.worker.v1.CardRequest
-	(*CardPiece)(nil),       // 14: berth.worker.v1.CardPiece
-	(*Card)(nil),            // 15: berth.worker.v1.Card
-	(*Tokenizer)(nil),       // 16: berth.worker.v1.Tokenizer
-	(*GenerateRequest)(nil), // 17: berth.worker.v1.GenerateRequest
-	(*Scoring)(nil),         // 18: berth.worker.v1.Scoring
-	(*Score)(nil),           // 19: berth.worker.v1.Score
-	(*Sampling)(nil),        // 20: berth.worker.v1.Sampling
-	(*GenerateReply)(nil),   // 21: berth.worker.v1.GenerateReply
-	(*PromptScores)(nil),    // 22: berth.worker.v1.PromptScores
-	(*Started)(nil),         // 23: berth.worker.v1.Started
-	(*Tokens)(nil),          // 24: berth.worker.v1.Tokens
-	(*Finished)(nil),        // 25: berth.worker.v1.Finished
-	nil,                     // 26: berth.worker.v1.Sampling.LogitBiasEntry
-	(*v1.Register)(nil),     // 27: berth.ledger.v1.Register
-	(*v1.Proposal)(nil),     // 28: berth.ledger.v1.Proposal
-	(*v1.Result)(nil),       // 29: berth.ledger.v1.Result
-	(*v1.OrderKey)(nil),     // 30: berth.ledger.v1.OrderKey
-	(v1.FinishReason)(0),    // 31: berth.ledger.v1.FinishReason
+	(*Renewed)(nil),         // 6: berth.worker.v1.Renewed
+	(*ProposalResult)(nil),  // 7: berth.worker.v1.ProposalResult
+	(*Notice)(nil),          // 8: berth.worker.v1.Notice
+	(*Grown)(nil),           // 9: berth.worker.v1.Grown
+	(*WatchRequest)(nil),    // 10: berth.worker.v1.WatchRequest
+	(*Watched)(nil),         // 11: berth.worker.v1.Watched
+	(*StopRequest)(nil),     // 12: berth.worker.v1.StopRequest
+	(*StopReply)(nil),       // 13: berth.worker.v1.StopReply
+	(*CardRequest)(nil),     // 14: berth.worker.v1.CardRequest
+	(*CardPiece)(nil),       // 15: berth.worker.v1.CardPiece
+	(*Card)(nil),            // 16: berth.worker.v1.Card
+	(*Tokenizer)(nil),       // 17: berth.worker.v1.Tokenizer
+	(*GenerateRequest)(nil), // 18: berth.worker.v1.GenerateRequest
+	(*Scoring)(nil),         // 19: berth.worker.v1.Scoring
+	(*Score)(nil),           // 20: berth.worker.v1.Score
+	(*Sampling)(nil),        // 21: berth.worker.v1.Sampling
+	(*GenerateReply)(nil),   // 22: berth.worker.v1.GenerateReply
+	(*PromptScores)(nil),    // 23: berth.worker.v1.PromptScores
+	(*Started)(nil),         // 24: berth.worker.v1.Started
+	(*Tokens)(nil),          // 25: berth.worker.v1.Tokens
+	(*Finished)(nil),        // 26: berth.worker.v1.Finished
+	nil,                     // 27: berth.worker.v1.Sampling.LogitBiasEntry
+	(*v1.Register)(nil),     // 28: berth.ledger.v1.Register
+	(*v1.Proposal)(nil),     // 29: berth.ledger.v1.Proposal
+	(*v1.Result)(nil),       // 30: berth.ledger.v1.Result
+	(*v1.OrderKey)(nil),     // 31: berth.ledger.v1.OrderKey
+	(v1.FinishReason)(0),    // 32: berth.ledger.v1.FinishReason
 }
 var file_api_worker_v1_worker_proto_depIdxs = []int32{
-	27, // 0: berth.worker.v1.FromWorker.register:type_name -> berth.ledger.v1.Register
+	28, // 0: berth.worker.v1.FromWorker.register:type_name -> berth.ledger.v1.Register
 	1,  // 1: berth.worker.v1.FromWorker.renewal:type_name -> berth.worker.v1.Renewal
-	28, // 2: berth.worker.v1.FromWorker.proposal:type_name -> berth.ledger.v1.Proposal
+	29, // 2: berth.worker.v1.FromWorker.proposal:type_name -> berth.ledger.v1.Proposal
 	4,  // 3: berth.worker.v1.CacheEvents.blocks:type_name -> berth.worker.v1.BlockEvent
-	29, // 4: berth.worker.v1.ToWorker.registered:type_name -> berth.ledger.v1.Result
-	6,  // 5: berth.worker.v1.ToWorker.result:type_name -> berth.worker.v1.ProposalResult
-	7,  // 6: berth.worker.v1.ToWorker.notice:type_name -> berth.worker.v1.Notice
-	29, // 7: berth.worker.v1.ProposalResult.result:type_name -> berth.ledger.v1.Result
-	8,  // 8: berth.worker.v1.Notice.accounts:type_name -> berth.worker.v1.Grown
-	30, // 9: berth.worker.v1.Notice.waiting:type_name -> berth.ledger.v1.OrderKey
-	2,  // 10: berth.worker.v1.Watched.heartbeat:type_name -> berth.worker.v1.Heartbeat
-	3,  // 11: berth.worker.v1.Watched.cache:type_name -> berth.worker.v1.CacheEvents
-	16, // 12: berth.worker.v1.Card.tokenizer:type_name -> berth.worker.v1.Tokenizer
-	30, // 13: berth.worker.v1.GenerateRequest.key:type_name -> berth.ledger.v1.OrderKey
-	20, // 14: berth.worker.v1.GenerateRequest.sampling:type_name -> berth.worker.v1.Sampling
-	18, // 15: berth.worker.v1.GenerateRequest.scoring:type_name -> berth.worker.v1.Scoring
-	18, // 16: berth.worker.v1.GenerateRequest.prompt_scoring:type_name -> berth.worker.v1.Scoring
-	26, // 17: berth.worker.v1.Sampling.logit_bias:type_name -> berth.worker.v1.Sampling.LogitBiasEntry
-	23, // 18: berth.worker.v1.GenerateReply.started:type_name -> berth.worker.v1.Started
-	24, // 19: berth.worker.v1.GenerateReply.tokens:type_name -> berth.worker.v1.Tokens
-	25, // 20: berth.worker.v1.GenerateReply.finished:type_name -> berth.worker.v1.Finished
-	22, // 21: berth.worker.v1.GenerateReply.prompt_scores:type_name -> berth.worker.v1.PromptScores
-	19, // 22: berth.worker.v1.PromptScores.scores:type_name -> berth.worker.v1.Score
-	19, // 23: berth.worker.v1.Tokens.scores:type_name -> berth.worker.v1.Score
-	31, // 24: berth.worker.v1.Finished.reason:type_name -> berth.ledger.v1.FinishReason
-	0,  // 25: berth.worker.v1.Cluster.Attach:input_type -> berth.worker.v1.FromWorker
-	9,  // 26: berth.worker.v1.Worker.Watch:input_type -> berth.worker.v1.WatchRequest
-	13, // 27: berth.worker.v1.Worker.Card:input_type -> berth.worker.v1.CardRequest
-	17, // 28: berth.worker.v1.Worker.Generate:input_type -> berth.worker.v1.GenerateRequest
-	11, // 29: berth.worker.v1.Worker.Stop:input_type -> berth.worker.v1.StopRequest
-	5,  // 30: berth.worker.v1.Cluster.Attach:output_type -> berth.worker.v1.ToWorker
-	10, // 31: berth.worker.v1.Worker.Watch:output_type -> berth.worker.v1.Watched
-	14, // 32: berth.worker.v1.Worker.Card:output_type -> berth.worker.v1.CardPiece
-	21, // 33: berth.worker.v1.Worker.Generate:output_type -> berth.worker.v1.GenerateReply
-	12, // 34: berth.worker.v1.Worker.Stop:output_type -> berth.worker.v1.StopReply
-	30, // [30:35] is the sub-list for method output_type
-	25, // [25:30] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	30, // 4: berth.worker.v1.ToWorker.registered:type_name -> berth.ledger.v1.Result
+	7,  // 5: berth.worker.v1.ToWorker.result:type_name -> berth.worker.v1.ProposalResult
+	8,  // 6: berth.worker.v1.ToWorker.notice:type_name -> berth.worker.v1.Notice
+	6,  // 7: berth.worker.v1.ToWorker.renewed:type_name -> berth.worker.v1.Renewed
+	30, // 8: berth.worker.v1.ProposalResult.result:type_name -> berth.ledger.v1.Result
+	9,  // 9: berth.worker.v1.Notice.accounts:type_name -> berth.worker.v1.Grown
+	31, // 10: berth.worker.v1.Notice.waiting:type_name -> berth.ledger.v1.OrderKey
+	2,  // 11: berth.worker.v1.Watched.heartbeat:type_name -> berth.worker.v1.Heartbeat
+	3,  // 12: berth.worker.v1.Watched.cache:type_name -> berth.worker.v1.CacheEvents
+	17, // 13: berth.worker.v1.Card.tokenizer:type_name -> berth.worker.v1.Tokenizer
+	31, // 14: berth.worker.v1.GenerateRequest.key:type_name -> berth.ledger.v1.OrderKey
+	21, // 15: berth.worker.v1.GenerateRequest.sampling:type_name -> berth.worker.v1.Sampling
+	19, // 16: berth.worker.v1.GenerateRequest.scoring:type_name -> berth.worker.v1.Scoring
+	19, // 17: berth.worker.v1.GenerateRequest.prompt_scoring:type_name -> berth.worker.v1.Scoring
+	27, // 18: berth.worker.v1.Sampling.logit_bias:type_name -> berth.worker.v1.Sampling.LogitBiasEntry
+	24, // 19: berth.worker.v1.GenerateReply.started:type_name -> berth.worker.v1.Started
+	25, // 20: berth.worker.v1.GenerateReply.tokens:type_name -> berth.worker.v1.Tokens
+	26, // 21: berth.worker.v1.GenerateReply.finished:type_name -> berth.worker.v1.Finished
+	23, // 22: berth.worker.v1.GenerateReply.prompt_scores:type_name -> berth.worker.v1.PromptScores
+	20, // 23: berth.worker.v1.PromptScores.scores:type_name -> berth.worker.v1.Score
+	20, // 24: berth.worker.v1.Tokens.scores:type_name -> berth.worker.v1.Score
+	32, // 25: berth.worker.v1.Finished.reason:type_name -> berth.ledger.v1.FinishReason
+	0,  // 26: berth.worker.v1.Cluster.Attach:input_type -> berth.worker.v1.FromWorker
+	10, // 27: berth.worker.v1.Worker.Watch:input_type -> berth.worker.v1.WatchRequest
+	14, // 28: berth.worker.v1.Worker.Card:input_type -> berth.worker.v1.CardRequest
+	18, // 29: berth.worker.v1.Worker.Generate:input_type -> berth.worker.v1.GenerateRequest
+	12, // 30: berth.worker.v1.Worker.Stop:input_type -> berth.worker.v1.StopRequest
+	5,  // 31: berth.worker.v1.Cluster.Attach:output_type -> berth.worker.v1.ToWorker
+	11, // 32: berth.worker.v1.Worker.Watch:output_type -> berth.worker.v1.Watched
+	15, // 33: berth.worker.v1.Worker.Card:output_type -> berth.worker.v1.CardPiece
+	22, // 34: berth.worker.v1.Worker.Generate:output_type -> berth.worker.v1.GenerateReply
+	13, // 35: berth.worker.v1.Worker.Stop:output_type -> berth.worker.v1.StopReply
+	31, // [31:36] is the sub-list for method output_type
+	26, // [26:31] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_api_worker_v1_worker_proto_init() }
@@ -2231,12 +2288,13 @@ func file_api_worker_v1_worker_proto_init() {
 		(*ToWorker_Registered)(nil),
 		(*ToWorker_Result)(nil),
 		(*ToWorker_Notice)(nil),
+		(*ToWorker_Renewed)(nil),
 	}
-	file_api_worker_v1_worker_proto_msgTypes[10].OneofWrappers = []any{
+	file_api_worker_v1_worker_proto_msgTypes[11].OneofWrappers = []any{
 		(*Watched_Heartbeat)(nil),
 		(*Watched_Cache)(nil),
 	}
-	file_api_worker_v1_worker_proto_msgTypes[21].OneofWrappers = []any{
+	file_api_worker_v1_worker_proto_msgTypes[22].OneofWrappers = []any{
 		(*GenerateReply_Started)(nil),
 		(*GenerateReply_Tokens)(nil),
 		(*GenerateReply_Finished)(nil),
@@ -2248,7 +2306,7 @@ func file_api_worker_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_worker_v1_worker_proto_rawDesc), len(file_api_worker_v1_worker_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
