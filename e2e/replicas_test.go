@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -292,6 +294,50 @@ func TestFollowerIsKilled(t *testing.T) {
 	if _, err := r.at(gone).complete(greedy(ids(8, 30), 2)); err != nil {
 		t.Error(err)
 	}
+	r.awaitSame()
+}
+
+// TestRouterHangs stops the router that both workers are attached to, which may lead: nobody at the others fails, no
+// incarnation ends, and it goes on where it was.
+func TestRouterHangs(t *testing.T) {
+	r := startReplicas(t, 3)
+	r.addWorkers(2)
+	r.router = r.all[1]
+	before, err := r.state()
+	if err != nil {
+		t.Fatal(err)
+	}
+	loads := []*load{r.at(1).load(3), r.at(2).load(3)}
+	for _, l := range loads {
+		l.after(t, 30)
+	}
+	r.all[0].cmd.Process.Signal(syscall.SIGSTOP)
+	stopped := time.Now()
+	await(t, "two leases to pass", 20*time.Second, func() error {
+		if time.Since(stopped) < 5*time.Second {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	for _, l := range loads {
+		l.after(t, 30)
+		t.Logf("slowest answer %v", l.end())
+	}
+	r.all[0].cmd.Process.Signal(syscall.SIGCONT)
+	r.at(0).awaitReady(2)
+	after, err := r.at(0).state()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, w := range after.Workers {
+		if w.Incarnation != before.Workers[i].Incarnation {
+			t.Errorf("%s was incarnation %d, and is %d", w.ID, before.Workers[i].Incarnation, w.Incarnation)
+		}
+	}
+	await(t, "an answer of the one that hung", 20*time.Second, func() error {
+		_, err := r.at(0).complete(greedy(ids(8, 30), 2))
+		return err
+	})
 	r.awaitSame()
 }
 
