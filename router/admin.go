@@ -36,6 +36,8 @@ func (r *Router) AdminHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/admin/v1/cluster", r.get(r.clusterState))
 	mux.HandleFunc("/admin/v1/requests/{id}/explain", r.get(r.explain))
+	mux.HandleFunc("/admin/v1/tenants", r.get(r.listTenants))
+	mux.HandleFunc("/admin/v1/tenants/{id}", r.failing(r.tenantByID))
 	mux.HandleFunc("POST /admin/v1/members/{id}", r.failing(r.addMember))
 	mux.HandleFunc("DELETE /admin/v1/members/{id}", r.failing(r.removeMember))
 	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
@@ -91,7 +93,9 @@ type pagesBody struct {
 
 type tenantBody struct {
 	ID      string `json:"id"`
-	Pages   uint64 `json:"pages"`
+	Pages   uint64 `json:"pages"` // of its share group
+	Floor   uint64 `json:"floor"`
+	Cap     uint64 `json:"cap"`
 	Queued  int    `json:"queued"`
 	Running int    `json:"running"`
 	Tokens  int    `json:"tokens"`
@@ -123,8 +127,6 @@ func (r *Router) clusterState(w http.ResponseWriter, req *http.Request) error {
 	b.Queue.Requests, b.Queue.Tokens = r.queue.size()
 	b.Index.Blocks, b.Index.Refused = r.prefixes.size()
 	b.Index.Limit = r.prefixes.limit
-	open := tenantBody{ID: openTenant, Queued: b.Queue.Requests}
-	open.Running, open.Tokens = r.flights.running()
 	members := r.members.snapshot()
 	for _, wv := range v.Workers {
 		var m *member
@@ -132,13 +134,8 @@ func (r *Router) clusterState(w http.ResponseWriter, req *http.Request) error {
 			m = &one
 		}
 		b.Workers = append(b.Workers, describeWorker(wv, m, r.members.fault(living{wv.Name, wv.Incarnation})))
-		for _, a := range wv.Accounts {
-			if a.ShareGroup == openGroup {
-				open.Pages += a.Grant()
-			}
-		}
 	}
-	b.Tenants = []tenantBody{open}
+	b.Tenants = r.tenants(v)
 	for _, d := range r.cfg.Ledger.Digests() {
 		b.Digests = append(b.Digests, digestBody{d.Revision, hex.EncodeToString(d.Digest[:])})
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync"
 	"time"
 
 	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
@@ -18,12 +17,6 @@ import (
 // more ahead of need.
 const headroomTokens = 64
 
-// shareGroup and tenant are everybody's while the router is open.
-const (
-	openTenant = "default"
-	openGroup  = "default"
-)
-
 // reservation is an admitted request's place on a worker.
 type reservation struct {
 	id     uint64
@@ -32,51 +25,12 @@ type reservation struct {
 	in     candidate
 }
 
-// claims are the reservations that this router has asked for and has no answer to, by worker: the view may not show
-// them yet, and whoever is placed next must know. For a moment both do, which errs to the safe side.
-type claims struct {
-	mu      sync.Mutex
-	pending map[string]claim
-}
-
-type claim struct{ pages, slots uint64 }
-
-func (c *claims) add(d *decision) func() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	x := c.pending[d.Worker]
-	c.pending[d.Worker] = claim{x.pages + d.chosen.Pages, x.slots + d.chosen.SlotsNeeded}
-	return sync.OnceFunc(func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		x := c.pending[d.Worker]
-		if x = (claim{x.pages - d.chosen.Pages, x.slots - d.chosen.SlotsNeeded}); x.slots == 0 {
-			delete(c.pending, d.Worker)
-			return
-		}
-		c.pending[d.Worker] = x
-	})
-}
-
-// open says whether any answer is awaited.
-func (c *claims) open() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.pending) > 0
-}
-
-func (c *claims) of(worker string) claim {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.pending[worker]
-}
-
 // admit finds a queued request a place and reserves it; again says that it was admitted before.
 func (r *Router) admit(ctx context.Context, q *request, again bool) (*reservation, error) {
 	limit := r.cfg.QueueTimeout
 	if again {
 		limit = r.cfg.ResumeTimeout
-		r.queue.rejoin(q.ticket)
+		r.queue.rejoin(q.ticket, r.cfg.Ledger.View())
 	}
 	defer func() { r.queue.leave(q.ticket) }()
 	for {
@@ -85,11 +39,11 @@ func (r *Router) admit(ctx context.Context, q *request, again bool) (*reservatio
 			return res, err
 		}
 		r.queue.leave(q.ticket)
-		r.queue.rejoin(q.ticket)
+		r.queue.rejoin(q.ticket, r.cfg.Ledger.View())
 	}
 }
 
-// admitWithin waits in the request's lane until it is the first one and there is room, at most for the given time.
+// admitWithin waits until it is the request's turn and there is room, at most for the given time.
 func (r *Router) admitWithin(ctx context.Context, q *request, limit time.Duration) (*reservation, error) {
 	timer, stop := context.WithTimeout(ctx, limit)
 	defer stop()
@@ -98,9 +52,13 @@ func (r *Router) admitWithin(ctx context.Context, q *request, limit time.Duratio
 		if err != nil {
 			return nil, err
 		}
-		unclaim := r.claims.add(d)
+		unclaim := r.claims.add(q.guest.group, d)
+		command, v := q.reserve(&d.chosen), r.cfg.Ledger.View()
+		service, _ := q.guest.estimate(command)
+		command.Lift = r.queue.charge(q.ticket, service, v)
 		r.queue.leave(q.ticket)
-		res, err := r.reserve(timer, q, d)
+		res, err := r.reserve(timer, q, d, command)
+		r.queue.settle(q.ticket, service, res != nil, r.cfg.Ledger.View())
 		unclaim()
 		r.bell.ring()
 		switch {
@@ -113,90 +71,13 @@ func (r *Router) admitWithin(ctx context.Context, q *request, limit time.Duratio
 		case err != nil:
 			return nil, err
 		}
-		r.queue.rejoin(q.ticket) // the view was behind: try again, in the old place
+		r.queue.rejoin(q.ticket, r.cfg.Ledger.View()) // the view was behind: try again, in the old place
 	}
-}
-
-// quorumPatience is how long a request waits for a ledger that cannot commit: longer than it takes to elect a leader.
-const quorumPatience = 2 * time.Second
-
-// quorum waits until the ledger can commit, and this router knows what it has committed.
-func (r *Router) quorum(ctx context.Context) error {
-	patience, stop := context.WithTimeout(ctx, quorumPatience)
-	defer stop()
-	for {
-		err := r.cfg.Ledger.Ready()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-patience.Done():
-			if ctx.Err() != nil {
-				return errGone
-			}
-			return noQuorum(err)
-		}
-	}
-}
-
-// enter puts the request into the queue.
-func (r *Router) enter(q *request) error {
-	if len(r.candidates(r.cfg.Ledger.View(), q)) == 0 {
-		return noWorker(q.model, "none is attached and ready")
-	}
-	t, err := r.queue.join(q.model+"\x00"+q.card.print, len(q.prompt), r.cfg.Now())
-	q.ticket = t
-	return err
-}
-
-// awaitRoom waits until the request is the first of its lane and a worker has room for it.
-func (r *Router) awaitRoom(ctx, timer context.Context, q *request) (*decision, error) {
-	_, span := r.trace.start(ctx, spanQueue)
-	began := r.cfg.Now()
-	defer func() {
-		span.end(nil)
-		r.trace.queued(r.cfg.Now().Sub(began))
-	}()
-	var d decision
-	for {
-		changed, heard := r.cfg.Ledger.Changed(), r.bell.heard()
-		select {
-		case <-q.ticket.first:
-			d = r.decide(ctx, q)
-			switch d.Verdict {
-			case placed:
-				return &d, nil
-			case neverFits:
-				return nil, capacityExceeded(q, d)
-			}
-			select { // busy, or its workers are away for now
-			case <-changed:
-			case <-heard:
-			case <-timer.Done():
-				return nil, r.timedOut(ctx, q, &d)
-			}
-		default:
-			select {
-			case <-q.ticket.first:
-			case <-timer.Done():
-				return nil, r.timedOut(ctx, q, &d)
-			}
-		}
-	}
-}
-
-func (r *Router) timedOut(ctx context.Context, q *request, d *decision) error {
-	if ctx.Err() != nil {
-		return errGone
-	}
-	return r.tooLong(q, d)
 }
 
 // decide places the request as things are now.
-func (r *Router) decide(ctx context.Context, q *request) decision {
+func (r *Router) decide(ctx context.Context, v *ledger.View, q *request) decision {
 	began := r.cfg.Now()
-	v := r.cfg.Ledger.View()
 	d := place(r.candidates(v, q), need{Prompt: len(q.prompt), Total: q.total(), Turn: r.turn.Add(1)})
 	d.Revision = v.Revision
 	r.decisions.keep(q.id, d)
@@ -208,7 +89,11 @@ func (r *Router) decide(ctx context.Context, q *request) decision {
 func (r *Router) candidates(v *ledger.View, q *request) []candidate {
 	members := r.members.snapshot()
 	if q.chains == nil {
-		q.chains = newChains(v.HashKey, openGroup, q.salt, q.prompt)
+		q.chains = newChains(v.HashKey, q.guest.group, q.salt, q.prompt)
+	}
+	var cap, claimed uint64
+	if t := v.Tenant(q.guest.id); t != nil && t.Cap > 0 {
+		cap, claimed = t.Cap, t.Claim+r.claims.ofGroup(q.guest.group)
 	}
 	var out []candidate
 	for _, w := range v.Workers {
@@ -221,16 +106,29 @@ func (r *Router) candidates(v *ledger.View, q *request) []candidate {
 		pending := r.claims.of(w.Name)
 		g := w.Geometry
 		slots := min(uint64(q.bestOf), max(1, w.Info.GetSlots()))
-		out = append(out, candidate{
+		c := candidate{
 			Worker: w.Name, Incarnation: w.Incarnation,
 			Pages:    min(q.pages(g, int(slots)), w.Capacity),
 			PagesMax: uint64(g.Demand(q.total()).Pages), SlotsNeeded: slots,
 			Capacity: w.Capacity, Granted: w.Granted + pending.pages,
-			Slots: w.Info.GetSlots(), SlotsUsed: w.SlotsUsed + pending.slots, Waiters: len(w.Waiters),
+			Slots: w.Info.GetSlots(), SlotsUsed: w.SlotsUsed + pending.slots, Waiters: w.Ahead(q.guest.group),
 			MaxTokens: w.Info.GetMaxModelLen(), Hit: r.prefixes.hit(w.Name, g, q.chains.of(w)),
-		})
+			Cap: cap, Claimed: claimed,
+		}
+		c.Life = w.Life(uint64(q.bestOf), slots, c.PagesMax)
+		c.Rise = w.Rise(q.guest.group, c.Pages, c.Life)
+		out = append(out, c)
 	}
 	return out
+}
+
+// reserve is what the ledger is asked for a place on a worker.
+func (q *request) reserve(c *candidate) *ledgerv1.Reserve {
+	return &ledgerv1.Reserve{
+		RequestId: q.id, Worker: c.Worker, Incarnation: c.Incarnation, ShareGroup: q.guest.group, Tenant: q.guest.id,
+		Pages: c.Pages, Slots: c.SlotsNeeded, Branches: uint32(q.bestOf), PagesMax: c.PagesMax, Bonus: q.guest.bonus(q.priority),
+		PromptTokens: uint64(len(q.prompt)), MaxTokens: uint64(q.maxTokens), OpenEnded: q.openEnded, CachedTokens: uint64(c.Hit),
+	}
 }
 
 // pages are what the request needs now: a branch with room ahead, and its forks up to the slots.
@@ -240,15 +138,12 @@ func (q *request) pages(g kvpool.Geometry, slots int) uint64 {
 }
 
 // reserve asks the ledger. Neither a reservation nor an error: try again.
-func (r *Router) reserve(ctx context.Context, q *request, d *decision) (*reservation, error) {
+func (r *Router) reserve(ctx context.Context, q *request, d *decision, m *ledgerv1.Reserve) (*reservation, error) {
 	c, changed := d.chosen, r.cfg.Ledger.Changed()
 	began := r.cfg.Now()
 	spanCtx, span := r.trace.start(ctx, spanReserve)
 	span.reserving(&c)
-	result, err := r.cfg.Session.Do(spanCtx, &ledgerv1.Command{Kind: &ledgerv1.Command_Reserve{Reserve: &ledgerv1.Reserve{
-		RequestId: q.id, Worker: c.Worker, Incarnation: c.Incarnation, ShareGroup: openGroup, Tenant: openTenant,
-		Pages: c.Pages, Slots: c.SlotsNeeded, Branches: uint32(q.bestOf), PagesMax: c.PagesMax, PromptTokens: uint64(len(q.prompt)), MaxTokens: uint64(q.maxTokens),
-	}}})
+	result, err := r.cfg.Session.Do(spanCtx, &ledgerv1.Command{Kind: &ledgerv1.Command_Reserve{Reserve: m}})
 	span.reserved(result.GetRevision())
 	span.end(err)
 	r.trace.committed(r.cfg.Now().Sub(began))
@@ -268,8 +163,13 @@ func (r *Router) reserve(ctx context.Context, q *request, d *decision) (*reserva
 	}
 	switch why := result.GetRefusal(); why.GetCode() {
 	case ledgerv1.RefusalCode_REFUSAL_CODE_BUSY, ledgerv1.RefusalCode_REFUSAL_CODE_NO_WORKER,
-		ledgerv1.RefusalCode_REFUSAL_CODE_FENCED:
-		return nil, nil
+		ledgerv1.RefusalCode_REFUSAL_CODE_FENCED, ledgerv1.RefusalCode_REFUSAL_CODE_CAP_FULL,
+		ledgerv1.RefusalCode_REFUSAL_CODE_NO_TENANT:
+		return nil, nil // the tenant is looked up again too
+	case ledgerv1.RefusalCode_REFUSAL_CODE_NO_TOKENS:
+		return nil, r.outOfTokens(ctx, q)
+	case ledgerv1.RefusalCode_REFUSAL_CODE_OVER_CAP:
+		return nil, r.capError(q, d)
 	case ledgerv1.RefusalCode_REFUSAL_CODE_NEVER_FITS:
 		return nil, capacityExceeded(q, *d)
 	default:

@@ -66,5 +66,5 @@ func (r *Router) generateEach(ctx context.Context, qs []*request, out output) er
 // patient says whether a request that found no room in its time goes on waiting.
 func (q *request) patient(err error) bool {
 	var e *Error
-	return q.batch != nil && q.batch.admitted.Load() && errors.As(err, &e) && e.kind == kindBusy
+	return q.batch != nil && q.batch.admitted.Load() && errors.As(err, &e) && (e.kind == kindBusy || e.kind == kindCap && e.Param == "")
 }

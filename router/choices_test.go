@@ -434,7 +434,8 @@ func TestPanicOfOnePrompt(t *testing.T) {
 	f := &fields{raw: map[string]json.RawMessage{
 		"model": json.RawMessage(`"tiny"`), "prompt": json.RawMessage(`[[5],[6]]`), "max_tokens": json.RawMessage(`1`),
 	}}
-	qs, err := r.prepare(t.Context(), f, false)
+	ctx := context.WithValue(t.Context(), guestKey{}, &guest{id: openTenant, group: openGroup})
+	qs, err := r.prepare(ctx, f, false)
 	if err != nil {
 		t.Fatal(err)
 	}

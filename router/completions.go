@@ -55,15 +55,19 @@ func (r *Router) prepare(ctx context.Context, f *fields, chat bool) ([]*request,
 	if err := r.quorum(ctx); err != nil {
 		return nil, err
 	}
-	k, err := r.lookup(name)
+	g := guestOf(ctx)
+	k, err := r.lookup(g, name)
 	if err != nil {
 		return nil, err
 	}
-	q := request{id: requestID(ctx), chat: chat, model: name, card: k, params: readParams(f, chat, k.tok.Len())}
+	q := request{guest: g, id: requestID(ctx), chat: chat, model: name, card: k, params: readParams(f, chat, k.tok.Len())}
 	if f.fault != nil {
 		return nil, f.fault
 	}
-	if err := r.queue.crowded(r.cfg.Now()); err != nil {
+	if err := r.queue.crowded(entry{tenant: g.id, shared: g.tenant != nil}, r.cfg.Now()); err != nil {
+		return nil, err
+	}
+	if err := r.affords(r.cfg.Ledger.View(), g); err != nil {
 		return nil, err
 	}
 	to := r.reach(name, k)

@@ -56,6 +56,9 @@ type Config struct {
 	Log     *slog.Logger      // zero: nothing
 	Metrics http.Handler      // served as /metrics; nil: none
 
+	// Tenants are put into the ledger if it never had any. With them nobody is served without a key, from the start.
+	Tenants []*ledgerv1.Tenant
+
 	QueueRequests int           // requests that may wait; 4096
 	QueueTokens   int           // prompt tokens that may wait; 4194304
 	QueueTimeout  time.Duration // longest wait before admission; 60 s

@@ -67,7 +67,7 @@ func (r *Router) dispatch(ctx context.Context, q *request, res *reservation, out
 		return r.lostOrGone(ctx, q, err, false)
 	}
 	a := newArrival(r, q, out)
-	a.flight = r.flights.begin(res, q.maxTokens*q.bestOf, cut)
+	a.flight = r.flights.begin(q.guest.id, res, q.maxTokens*q.bestOf, cut)
 	a.stop = func(branch int) { r.stop(call, client, q, res, branch) }
 	defer r.flights.end(a.flight)
 	if r.cfg.Ledger.View().Incarnation(res.in.Incarnation) == nil {
@@ -109,7 +109,7 @@ func (r *Router) addressOf(res *reservation) string {
 func generateRequest(q *request, res *reservation) *workerv1.GenerateRequest {
 	return &workerv1.GenerateRequest{
 		RequestId: q.id, Reservation: res.id, Incarnation: res.in.Incarnation, Attempt: 1, Key: res.key,
-		ShareGroup: openGroup, Pages: res.in.Pages, CacheSalt: q.salt, Prompt: q.prompt,
+		ShareGroup: q.guest.group, Pages: res.in.Pages, CacheSalt: q.salt, Prompt: q.prompt,
 		MaxTokens: uint32(q.maxTokens), MinTokens: uint32(q.minTokens), StopIds: q.stopIDsOf(), Sampling: q.sampling,
 		Branches: uint32(q.bestOf), Slots: uint32(res.in.SlotsNeeded), Scoring: q.scoring(), PromptScoring: q.promptScoring(),
 	}

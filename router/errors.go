@@ -30,6 +30,10 @@ var (
 	kindCapacity    = kind{"KV-001", "kv_capacity_exceeded", http.StatusBadRequest, typeInvalid}
 	kindBusy        = kind{"KV-002", "kv_capacity_busy", http.StatusServiceUnavailable, typeServer}
 	kindContext     = kind{"CTX-001", "context_length_exceeded", http.StatusBadRequest, typeInvalid}
+	kindKey         = kind{"TEN-001", "invalid_api_key", http.StatusUnauthorized, typeInvalid}
+	kindRate        = kind{"TEN-002", "rate_limit_exceeded", http.StatusTooManyRequests, typeRate}
+	kindCap         = kind{"TEN-003", "tenant_kv_cap", http.StatusTooManyRequests, typeRate}
+	kindForbidden   = kind{"TEN-004", "forbidden_model", http.StatusForbidden, typeInvalid}
 	kindQueueFull   = kind{"QUE-001", "queue_full", http.StatusTooManyRequests, typeRate}
 	kindNoWorker    = kind{"WRK-001", "no_worker", http.StatusServiceUnavailable, typeServer}
 	kindWorkerLost  = kind{"WRK-002", "worker_lost", http.StatusBadGateway, typeServer}
@@ -109,6 +113,16 @@ func unsupported(param string) *Error {
 func modelNotFound(name string) *Error {
 	return &Error{kind: kindModel, Param: "model",
 		Message: fmt.Sprintf("the model %q does not exist: GET /v1/models lists those that do", name)}
+}
+
+// invalidKey is the same whether there is no key or a wrong one.
+func invalidKey() *Error {
+	return &Error{kind: kindKey, Message: "a valid API key is needed, as in Authorization: Bearer KEY"}
+}
+
+func forbiddenModel(name string) *Error {
+	return &Error{kind: kindForbidden, Param: "model",
+		Message: fmt.Sprintf("this API key may not use the model %q: GET /v1/models lists those that it may", name)}
 }
 
 func noWorker(model, why string) *Error {

@@ -10,6 +10,7 @@ import (
 
 // flight is a request that a worker runs for this router.
 type flight struct {
+	tenant   string
 	worker   string
 	in       uint64 // incarnation
 	cut      context.CancelCauseFunc
@@ -24,8 +25,8 @@ type flights struct {
 	all map[*flight]struct{}
 }
 
-func (s *flights) begin(res *reservation, maxTokens int, cut context.CancelCauseFunc) *flight {
-	f := &flight{worker: res.worker, in: res.in.Incarnation, max: maxTokens, cut: cut}
+func (s *flights) begin(tenant string, res *reservation, maxTokens int, cut context.CancelCauseFunc) *flight {
+	f := &flight{tenant: tenant, worker: res.worker, in: res.in.Incarnation, max: maxTokens, cut: cut}
 	s.mu.Lock()
 	s.all[f] = struct{}{}
 	s.mu.Unlock()
@@ -91,6 +92,19 @@ func (s *flights) running() (requests, tokens int) {
 		tokens += f.produced
 	}
 	return len(s.all), tokens
+}
+
+// byTenant is how many requests each tenant has, and the tokens that they have produced so far.
+func (s *flights) byTenant() map[string]load {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[string]load{}
+	for f := range s.all {
+		l := out[f.tenant]
+		l.add(1, f.produced)
+		out[f.tenant] = l
+	}
+	return out
 }
 
 // earliest guesses when the first of the requests on a decision's workers will have generated all that it may, at the

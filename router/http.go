@@ -9,6 +9,7 @@ import (
 	"path"
 	"regexp"
 	"runtime/debug"
+	"strings"
 	"time"
 )
 
@@ -32,7 +33,7 @@ func (r *Router) Handler() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
 		r.refuse(w, req, &Error{kind: kindNoPath, Message: "there is nothing at " + req.URL.Path})
 	})
-	return r.guarded(r.exact(mux))
+	return r.guarded(r.exact(r.keyed(mux)))
 }
 
 // exact refuses paths that ServeMux would redirect to a cleaner form of theirs: no API has them.
@@ -139,7 +140,7 @@ func (r *Router) refuse(w http.ResponseWriter, req *http.Request, e *Error) {
 	if after := e.retryAfter(); after != "" {
 		w.Header().Set("Retry-After", after)
 	}
-	if err := writeJSON(w, r.cfg.WriteTimeout, e.Status(), e.body()); err != nil {
+	if err := writeJSON(w, r.cfg.WriteTimeout, e.Status(), errorBody(req, e)); err != nil {
 		r.cfg.Log.Debug("error not delivered", "request_id", requestID(req.Context()), "error", err.Error())
 	}
 }
@@ -184,15 +185,15 @@ func (r *Router) ready() error {
 func (r *Router) unbuilt(w http.ResponseWriter, req *http.Request) {
 	e := unsupported(req.URL.Path)
 	e.Param = ""
-	if req.URL.Path[:min(len(req.URL.Path), len("/v1/messages"))] != "/v1/messages" {
-		r.refuse(w, req, e)
-		return
+	r.refuse(w, req, e)
+}
+
+// errorBody is the form that a path's API has for errors.
+func errorBody(req *http.Request, e *Error) map[string]any {
+	if !strings.HasPrefix(req.URL.Path, "/v1/messages") {
+		return e.body()
 	}
-	r.trace.refused(e)
-	envelope := map[string]any{"type": "error", "request_id": requestID(req.Context()), "error": map[string]any{
+	return map[string]any{"type": "error", "request_id": requestID(req.Context()), "error": map[string]any{
 		"type": e.kind.typ, "message": e.Message, "berth": map[string]any{"id": e.kind.id},
 	}}
-	if err := writeJSON(w, r.cfg.WriteTimeout, e.Status(), envelope); err != nil {
-		r.cfg.Log.Debug("error not delivered", "request_id", requestID(req.Context()), "error", err.Error())
-	}
 }

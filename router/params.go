@@ -31,6 +31,7 @@ type params struct {
 	includeUsage bool
 	returnIDs    bool
 	salt         string
+	priority     int64
 	choices
 }
 
@@ -53,6 +54,7 @@ func readParams(f *fields, chat bool, vocab int) params {
 		stream:      stream,
 		returnIDs:   f.boolean("return_token_ids", false),
 		stops:       readStops(f),
+		priority:    f.integer("priority", 0, math.MinInt32, math.MaxInt32),
 	}
 	p.salt, _ = f.text("cache_salt")
 	if v := f.integer("max_completion_tokens", -1, 1, math.MaxInt32); v > 0 {

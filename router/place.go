@@ -28,6 +28,11 @@ type candidate struct {
 	Waiters     int    `json:"waiters"`
 	MaxTokens   uint64 `json:"max_tokens"` // longest branch
 	Hit         int    `json:"hit"`        // prompt tokens expected in its cache
+	// Of the share group, pages on all workers.
+	Cap     uint64 `json:"cap,omitempty"`     // 0: none
+	Claimed uint64 `json:"claimed,omitempty"` // by its grants and lives
+	Rise    uint64 `json:"rise,omitempty"`    // of that, with this request
+	Life    uint64 `json:"life,omitempty"`    // of the request, at most
 }
 
 // need is the request's side of a placement.
@@ -44,6 +49,8 @@ const (
 	placed    verdict = "placed"
 	busy      verdict = "busy"       // fits somewhere alone, nowhere now
 	neverFits verdict = "never_fits" // fits nowhere even alone
+	overCap   verdict = "over_cap"   // fits alone, but never under the share group's cap
+	capFull   verdict = "cap_full"   // fits under the cap, but not beside what lives of the share group
 	nowhere   verdict = "no_worker"  // there are no candidates
 )
 
@@ -81,9 +88,7 @@ func place(candidates []candidate, n need) decision {
 	d.Verdict = neverFits
 	for i, c := range candidates {
 		all[i] = scored{candidate: c, Cost: cost(c, n, least), Why: c.obstacle(n), at: i}
-		if c.alone(n) && d.Verdict == neverFits {
-			d.Verdict = busy
-		}
+		d.Verdict = hopefuller(d.Verdict, c.hope(n))
 	}
 	turn := int(n.Turn % uint64(len(all)))
 	slices.SortFunc(all, func(a, b scored) int {
@@ -111,11 +116,37 @@ func (c candidate) alone(n need) bool {
 	return c.PagesMax <= c.Capacity && uint64(n.Total) <= c.MaxTokens && c.Slots > 0
 }
 
+// hope is the verdict on a candidate, were it the only one and empty.
+func (c candidate) hope(n need) verdict {
+	switch {
+	case !c.alone(n):
+		return neverFits
+	case c.Cap > 0 && c.Life > c.Cap:
+		return overCap
+	case c.capped():
+		return capFull
+	}
+	return busy
+}
+
+// hopefuller is the one that says more for waiting.
+func hopefuller(a, b verdict) verdict {
+	order := []verdict{neverFits, overCap, capFull, busy}
+	return order[max(slices.Index(order, a), slices.Index(order, b))]
+}
+
+// capped says whether the request would take its share group above its cap.
+func (c candidate) capped() bool { return c.Cap > 0 && c.Rise > 0 && c.Claimed+c.Rise > c.Cap }
+
 // obstacle says why the request cannot start there now, "" if it can. It asks what the ledger will ask.
 func (c candidate) obstacle(n need) string {
 	switch {
 	case !c.alone(n):
 		return "does not fit alone"
+	case c.Cap > 0 && c.Life > c.Cap:
+		return "its share group's cap is smaller"
+	case c.capped():
+		return "its share group's cap is full"
 	case c.Waiters > 0:
 		return "admitted requests wait for pages"
 	case c.Granted+c.Pages > c.Capacity:

@@ -1,8 +1,12 @@
 package router
 
 import (
+	"context"
 	"fmt"
+	"math"
 	"time"
+
+	"github.com/berthd/berth/consensus/ledger"
 )
 
 // capacityExceeded is KV-001: no worker could hold the request alone. Its numbers are those of the worker that comes
@@ -24,6 +28,63 @@ func capacityError(prompt, maxTokens, alone int, pages, capacity uint64) *Error 
 		"%d (%d tokens): shorten the prompt or lower max_tokens", prompt, maxTokens, pages, capacity, alone)}
 }
 
+// capError is TEN-003: the share group's cap is too small for the request, or full. Its numbers are those of the worker
+// where the request would claim least.
+func (r *Router) capError(q *request, d *decision) *Error {
+	var best candidate
+	for _, s := range d.Scored {
+		if c := s.candidate; c.alone(d.Need) && (best.Worker == "" || c.Life < best.Life) {
+			best = c
+		}
+	}
+	e := &Error{kind: kindCap, RetryAfter: r.flights.earliest(d, r.cfg.Now()), Numbers: map[string]any{
+		"need": best.Life, "cap": best.Cap, "claimed": best.Claimed, "share_group": q.guest.group,
+	}, Message: fmt.Sprintf("the request may come to %d pages of KV memory, and %d of the %d that its tenant may have are "+
+		"claimed: try again later", best.Life, best.Claimed, best.Cap)}
+	if d.Verdict != capFull {
+		e.RetryAfter, e.Param = time.Minute, "max_tokens"
+		e.Message = fmt.Sprintf("the request may come to %d pages of KV memory, and its tenant may have %d: shorten the prompt "+
+			"or lower max_tokens", best.Life, best.Cap)
+	}
+	return e
+}
+
+// affords refuses with TEN-002 who has used the tokens up that it may use, those counted that what it has waiting will
+// take.
+func (r *Router) affords(v *ledger.View, g *guest) error {
+	if g.tenant == nil || g.tenant.TokensPerMinute == 0 {
+		return nil
+	}
+	_, due := r.queue.of(g.id)
+	left, waitMs := g.tenant.Budget(v.ClockMs, due)
+	if left > int64(due) {
+		return nil
+	}
+	wait := time.Duration(min(max(waitMs, 1), 3_600_000)) * time.Millisecond
+	return &Error{kind: kindRate, RetryAfter: wait, Numbers: map[string]any{
+		"tokens_per_minute": g.tenant.TokensPerMinute, "burst": g.tenant.Burst, "left": left, "waiting": due,
+		"retry_after_s": wait.Seconds(),
+	}, Message: fmt.Sprintf("the tenant may use %d tokens a minute, and has none left: try again in %.0f s",
+		g.tenant.TokensPerMinute, math.Ceil(wait.Seconds()))}
+}
+
+// outOfTokens is what the ledger's refusal to charge a budget comes to. Who was admitted before waits for it.
+func (r *Router) outOfTokens(ctx context.Context, q *request) error {
+	v := r.cfg.Ledger.View()
+	g, err := r.again(v, q.guest)
+	if err != nil {
+		return err
+	}
+	if err = r.affords(v, g); err == nil || !q.admitted {
+		return err // there are some after all: try again
+	}
+	select {
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+	}
+	return nil
+}
+
 // tooLong is what a request hears that has waited as long as it may.
 func (r *Router) tooLong(q *request, d *decision) error {
 	if err := r.cfg.Ledger.Ready(); err != nil {
@@ -31,6 +92,9 @@ func (r *Router) tooLong(q *request, d *decision) error {
 	}
 	if q.admitted {
 		return workerLost(q.worker, fmt.Sprintf("no other one could take it within %v", r.cfg.ResumeTimeout))
+	}
+	if d.Verdict == capFull {
+		return r.capError(q, d)
 	}
 	if d.Verdict == nowhere && q.batch != nil && q.batch.admitted.Load() {
 		return workerLost(q.worker, "none became ready in time for another of the request's prompts")

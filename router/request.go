@@ -20,6 +20,8 @@ type request struct {
 	first       int    // number of its first choice: a request may have several prompts
 	echoed      string // the prompt's text, if echo wants it
 	echoedRunes int
+	guest       *guest
+	openEnded   bool   // max_tokens was left out
 	batch       *batch // with the request's other prompts; nil if there are none
 
 	chains   *chains
@@ -33,8 +35,11 @@ type request struct {
 // total is the length of the branch at its end.
 func (q *request) total() int { return len(q.prompt) + q.maxTokens }
 
-// lookup finds a model by one of its names: the card that most of its attached workers have.
-func (r *Router) lookup(name string) (*card, error) {
+// lookup finds a model by one of its names, if the guest may use it: the card that most of its attached workers have.
+func (r *Router) lookup(g *guest, name string) (*card, error) {
+	if !g.may(name) && knownModel(r.cfg.Ledger.View(), name) {
+		return nil, forbiddenModel(name)
+	}
 	known, fault := false, "none is attached"
 	votes := map[*card]int{}
 	var best *card
@@ -115,7 +120,7 @@ func (q *request) bound(to reach) error {
 	if to.length > 0 && len(q.prompt)+asked > to.alone {
 		return capacityError(len(q.prompt), asked, to.alone, to.geometry(len(q.prompt)+asked), to.capacity)
 	}
-	if q.maxTokens < 0 {
+	if q.openEnded = q.maxTokens < 0; q.openEnded {
 		q.maxTokens = max(1, to.alone-len(q.prompt))
 	}
 	if q.minTokens > q.maxTokens {
@@ -139,7 +144,7 @@ type servedModel struct {
 }
 
 // served lists the models of attached workers whose card is here, in the order of worker and name.
-func (r *Router) served() []servedModel {
+func (r *Router) served(g *guest) []servedModel {
 	var out []servedModel
 	at := map[string]int{}
 	members := r.members.snapshot()
@@ -148,6 +153,9 @@ func (r *Router) served() []servedModel {
 			continue
 		}
 		for _, name := range w.Info.GetModels() {
+			if !g.may(name) {
+				continue
+			}
 			i, listed := at[name]
 			if !listed {
 				i = len(out)

@@ -25,6 +25,7 @@ type Router struct {
 	catalog   catalog
 	conns     conns
 	bodies    room
+	keyring   keyring
 	queue     *queue
 	claims    claims
 	flights   flights
@@ -52,7 +53,7 @@ func New(c Config) (*Router, error) {
 		conns:     conns{dial: c.Dial, open: map[string]*conn{}},
 		bodies:    room{limit: c.BodiesBytes},
 		queue:     newQueue(c.QueueRequests, c.QueueTokens),
-		claims:    claims{pending: map[string]claim{}},
+		claims:    claims{pending: map[string]claim{}, groups: map[string]uint64{}},
 		flights:   flights{all: map[*flight]struct{}{}},
 		decisions: decisions{at: map[string]int{}},
 	}
@@ -80,6 +81,7 @@ func (r *Router) Run(ctx context.Context) error {
 	var others sync.WaitGroup
 	others.Go(func() { r.warden(ctx) })
 	others.Go(func() { r.scout(ctx) })
+	others.Go(func() { r.seed(ctx) })
 	r.librarian(ctx)
 	others.Wait()
 	return context.Cause(ctx)

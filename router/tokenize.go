@@ -5,20 +5,23 @@ import (
 )
 
 // models serves GET /v1/models.
-func (r *Router) models(w http.ResponseWriter, _ *http.Request) error {
+func (r *Router) models(w http.ResponseWriter, req *http.Request) error {
 	list := []any{}
-	for _, m := range r.served() {
+	for _, m := range r.served(guestOf(req.Context())) {
 		list = append(list, r.describe(m))
 	}
 	return gone(writeJSON(w, r.cfg.WriteTimeout, http.StatusOK, map[string]any{"object": "list", "data": list}))
 }
 
 func (r *Router) modelByID(w http.ResponseWriter, req *http.Request) error {
-	id := req.PathValue("id")
-	for _, m := range r.served() {
+	id, g := req.PathValue("id"), guestOf(req.Context())
+	for _, m := range r.served(g) {
 		if m.name == id {
 			return gone(writeJSON(w, r.cfg.WriteTimeout, http.StatusOK, r.describe(m)))
 		}
+	}
+	if !g.may(id) && knownModel(r.cfg.Ledger.View(), id) {
+		return forbiddenModel(id)
 	}
 	return modelNotFound(id)
 }
@@ -31,13 +34,13 @@ func (r *Router) describe(m servedModel) map[string]any {
 }
 
 // modelOf is the model that a request to tokenize names; it may leave the name out if only one model is served.
-func (r *Router) modelOf(f *fields) (string, *card, error) {
+func (r *Router) modelOf(g *guest, f *fields) (string, *card, error) {
 	name, ok := f.text("model")
 	if f.fault != nil {
 		return "", nil, f.fault
 	}
 	if !ok {
-		served := r.served()
+		served := r.served(g)
 		for _, m := range served {
 			if m.root != served[0].root {
 				return "", nil, invalid("model", "model is missing, and there is more than one: GET /v1/models lists them")
@@ -48,7 +51,7 @@ func (r *Router) modelOf(f *fields) (string, *card, error) {
 		}
 		name = served[0].name
 	}
-	k, err := r.lookup(name)
+	k, err := r.lookup(g, name)
 	return name, k, err
 }
 
@@ -59,7 +62,7 @@ func (r *Router) tokenize(w http.ResponseWriter, req *http.Request) error {
 		return err
 	}
 	defer f.done()
-	name, k, err := r.modelOf(f)
+	name, k, err := r.modelOf(guestOf(req.Context()), f)
 	if err != nil {
 		return err
 	}
@@ -105,7 +108,7 @@ func (r *Router) detokenize(w http.ResponseWriter, req *http.Request) error {
 		return err
 	}
 	defer f.done()
-	_, k, err := r.modelOf(f)
+	_, k, err := r.modelOf(guestOf(req.Context()), f)
 	if err != nil {
 		return err
 	}

@@ -142,7 +142,7 @@ func (r *Router) traced(name, operation string, next http.HandlerFunc) http.Hand
 				attribute.String(telemetry.KeyRequestID, requestID(ctx)),
 				attribute.String(telemetry.KeyOperation, operation),
 				attribute.String(telemetry.KeyProvider, telemetry.Provider),
-				attribute.String(telemetry.KeyTenant, openTenant),
+				attribute.String(telemetry.KeyTenant, guestOf(ctx).id),
 			))
 		sw := &statusWriter{ResponseWriter: w}
 		defer func() {
@@ -180,7 +180,7 @@ func (r *Router) finish(ctx context.Context, s trace.Span, rec *record, status i
 			attribute.Int(telemetry.KeyOutputTokens, rec.usage.completion),
 			attribute.Int(telemetry.KeyCacheRead, rec.usage.cached))
 	}
-	r.trace.requests.Add(ctx, 1, metric.WithAttributes(attribute.String("tenant", openTenant),
+	r.trace.requests.Add(ctx, 1, metric.WithAttributes(attribute.String("tenant", r.trace.tenant(guestOf(ctx).id)),
 		attribute.String("model", model), attribute.String("code", strconv.Itoa(status))))
 	r.trace.genAI(ctx, rec, operation, model, began, r.cfg.Now())
 }
@@ -213,12 +213,13 @@ type traces struct {
 	tokens                                     metric.Int64Histogram
 	gauges                                     metric.Registration
 
-	mu   sync.Mutex
-	told map[string]uint64 // by code, for operators
+	mu      sync.Mutex
+	told    map[string]uint64 // by code, for operators
+	tenants map[string]bool   // that may be labels
 }
 
 func newTraces(r *Router) (*traces, error) {
-	t, meter := &traces{told: map[string]uint64{}}, otel.Meter(scope)
+	t, meter := &traces{told: map[string]uint64{}, tenants: map[string]bool{}}, otel.Meter(scope)
 	var faults []error
 	counter := func(into *metric.Int64Counter, name string) {
 		c, err := meter.Int64Counter(name)
@@ -255,6 +256,7 @@ func observe(meter metric.Meter, r *Router) (metric.Registration, error) {
 	requests, tokens := gauge(telemetry.MetricQueueRequests), gauge(telemetry.MetricQueueTokens)
 	revision, leader := gauge(telemetry.MetricRevision), gauge(telemetry.MetricLeader)
 	granted, capacity := gauge(telemetry.MetricGranted), gauge(telemetry.MetricCapacity)
+	pages := gauge(telemetry.MetricTenantPages)
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
@@ -277,8 +279,15 @@ func observe(meter metric.Meter, r *Router) (metric.Registration, error) {
 				o.ObserveInt64(capacity, int64(w.Capacity), with)
 			}
 		}
+		labels := map[string]int64{}
+		for _, t := range r.tenants(v) {
+			labels[r.trace.tenant(t.ID)] += int64(t.Pages)
+		}
+		for label, n := range labels {
+			o.ObserveInt64(pages, n, metric.WithAttributes(attribute.String("tenant", label)))
+		}
 		return nil
-	}, requests, tokens, revision, leader, granted, capacity)
+	}, requests, tokens, revision, leader, granted, capacity, pages)
 }
 
 func (t *traces) queued(d time.Duration) { t.queueSeconds.Record(context.Background(), d.Seconds()) }
@@ -288,6 +297,22 @@ func (t *traces) committed(d time.Duration) {
 }
 
 func (t *traces) expected(tokens int) { t.expectedTokens.Add(context.Background(), int64(tokens)) }
+
+// maxTenantLabels is how many tenants have series of their own; the others share one.
+const maxTenantLabels = 100
+
+// tenant is the label of a tenant: those that come first keep their names.
+func (t *traces) tenant(id string) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.tenants[id] {
+		if len(t.tenants) == maxTenantLabels {
+			return "other"
+		}
+		t.tenants[id] = true
+	}
+	return id
+}
 
 // refused counts an error that a client was told.
 func (t *traces) refused(e *Error) {

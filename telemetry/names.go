@@ -55,6 +55,7 @@ const (
 	MetricPages           = "berth_kv_pages"
 	MetricGranted         = "berth_kv_granted_pages"
 	MetricCapacity        = "berth_kv_capacity_pages"
+	MetricTenantPages     = "berth_tenant_pages"
 	MetricPrefixTokens    = "berth_prefix_tokens_total"
 	MetricPrefixExpected  = "berth_prefix_expected_tokens_total"
 	MetricPreemptions     = "berth_preemptions_total"

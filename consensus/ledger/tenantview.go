@@ -52,6 +52,16 @@ func (w *WorkerView) Rise(group string, pages, life uint64) uint64 {
 	return rise(a.Grant(), a.Whole, pages, life)
 }
 
+// Ahead is the waiters that go before a reserve of a share group.
+func (w *WorkerView) Ahead(group string) (n int) {
+	for _, x := range w.Waiters {
+		if !x.Stopped || x.ShareGroup == group {
+			n++
+		}
+	}
+	return n
+}
+
 // Life is the most pages that a request's branches have at a time on the worker.
 func (w *WorkerView) Life(branches, slots, pagesMax uint64) uint64 {
 	return min(min(branches, slots)*pagesMax, w.Capacity)
