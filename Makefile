@@ -49,6 +49,6 @@ bench: build ## benchmarks against llama.cpp on this machine (builds it once int
 	tools/bench.sh
 
 soak: ## the long runs
-	$(GO) test -tags soak -timeout 60m -v ./cpu ./backendtest ./kvpool ./consensus/... ./sim
+	$(GO) test -tags soak -timeout 60m -v ./cpu ./backendtest ./model ./kvpool ./consensus/... ./sim
 
 .PHONY: help setup build demo up test race lint golangci gen gen-check deploy-check fuzz bench soak

@@ -2,16 +2,19 @@ package consensus
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 // benchmarkReserve reserves through Session.Do. Nothing is given back, so the worker is large.
-func benchmarkReserve(b *testing.B, proposers int) {
-	n := open(b, Config{Dir: b.TempDir()})
+func benchmarkReserve(b *testing.B, n *Node, proposers int) {
 	s, err := n.OpenSession("r1", 30*time.Second)
 	if err != nil {
 		b.Fatal(err)
@@ -45,9 +48,63 @@ func benchmarkReserve(b *testing.B, proposers int) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "reserves/s")
 }
 
+// threeNodes are replicas on loopback, on disks of their own that are one disk; ready, the leader first.
+func threeNodes(b *testing.B) (nodes []*Node) {
+	var peers []Peer
+	var doors []net.Listener
+	for i := range 3 {
+		raft, rpc := listen(b), listen(b)
+		peers = append(peers, Peer{ID: fmt.Sprintf("n%d", i), Raft: raft.Addr().String(), RPC: rpc.Addr().String()})
+		raft.Close() // the node binds it
+		doors = append(doors, rpc)
+	}
+	for i, p := range peers {
+		n, err := Open(Config{ID: p.ID, Dir: b.TempDir(), Bind: p.Raft, Peers: peers,
+			Dial: []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		s := grpc.NewServer()
+		n.RegisterRPC(s)
+		go s.Serve(doors[i])
+		b.Cleanup(func() {
+			n.Close()
+			s.Stop()
+		})
+		nodes = append(nodes, n)
+	}
+	for _, n := range nodes {
+		eventually(b, n, func() bool { return n.Ready() == nil })
+	}
+	slices.SortStableFunc(nodes, func(x, y *Node) int {
+		if x.leads() {
+			return -1
+		}
+		return 1
+	})
+	return nodes
+}
+
+func listen(b *testing.B) net.Listener {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	return l
+}
+
 // BenchmarkReserve is the latency that one request sees, and the throughput of many at once.
 func BenchmarkReserve(b *testing.B) {
-	for _, proposers := range []int{1, 16, 256} {
-		b.Run(fmt.Sprintf("proposers=%d", proposers), func(b *testing.B) { benchmarkReserve(b, proposers) })
+	for _, at := range []struct {
+		name string
+		node func(*testing.B) *Node
+	}{
+		{"alone", func(b *testing.B) *Node { return open(b, Config{Dir: b.TempDir()}) }},
+		{"leader of three", func(b *testing.B) *Node { return threeNodes(b)[0] }},
+		{"follower of three", func(b *testing.B) *Node { return threeNodes(b)[1] }},
+	} {
+		for _, proposers := range []int{1, 16, 256} {
+			b.Run(fmt.Sprintf("%s/proposers=%d", at.name, proposers), func(b *testing.B) { benchmarkReserve(b, at.node(b), proposers) })
+		}
 	}
 }

@@ -1,0 +1,5 @@
+//go:build !soak
+
+package model
+
+const mutationsTried = 40_000
