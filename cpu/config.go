@@ -19,7 +19,8 @@ type Config struct {
 	MaxRows        int    // rows of one step, and logits rows computed at a time
 	// Dequantise expands every tensor to f32 at Open and computes in f32: slow, and as exact as the reference.
 	Dequantise bool
-	// Reference computes in plain Go. It is what a build without cgo, or a processor without AVX2, gets anyway.
+	// Reference computes in plain Go. It is what a build without cgo, a processor without AVX2, or a model of sizes that
+	// kernels do not take gets anyway.
 	Reference bool
 }
 

@@ -62,6 +62,7 @@ func openGroup(m *model.Model, cfg Config) (*group, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.Reference = cfg.Reference || !Kernels() || !fits(&m.Decoder)
 	g := &group{layout: m.RankLayout(cfg.Ranks), faults: make([]error, cfg.Ranks), shares: make([]task, cfg.Ranks)}
 	g.layers.init(cfg.Ranks)
 	g.end.init(cfg.Ranks)

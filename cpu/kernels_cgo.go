@@ -85,9 +85,6 @@ func formatsOf(weights ...*packed) (f formats) {
 }
 
 func newKernels(d *rank, m *model.Model) (engine, error) {
-	if err := checkShape(&m.Decoder); err != nil {
-		return nil, err
-	}
 	k := &kernels{device: d, d: m.Decoder, share: m.Share}
 	p := newPacker(d)
 	k.embedding = p.matrix(m.Embedding)

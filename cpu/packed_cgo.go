@@ -3,7 +3,6 @@
 package cpu
 
 import (
-	"fmt"
 	"unsafe"
 
 	"github.com/berthd/berth/model"
@@ -122,15 +121,3 @@ func (p *packer) layer(w *model.LayerWeights) packedLayer {
 	}
 	return out
 }
-
-// checkShape refuses sizes that the vector kernels do not take: they have no scalar tails (N3).
-func checkShape(d *model.Decoder) error {
-	if d.Hidden%8 != 0 || d.FeedForward%8 != 0 || d.HeadDim%16 != 0 || d.HeadDim > maxHeadDim {
-		return fmt.Errorf("hidden %d and feed-forward %d must be multiples of 8, head size %d a multiple of 16 up to %d",
-			d.Hidden, d.FeedForward, d.HeadDim, maxHeadDim)
-	}
-	return nil
-}
-
-// maxHeadDim is MAX_HEAD in attention.c.
-const maxHeadDim = 512

@@ -64,12 +64,20 @@ func (r *rank) build(shard *model.Model, layout model.KVLayout) (err error) {
 	return err
 }
 
-// newEngine picks the arithmetic: kernels where they can run and were not refused.
+// newEngine builds what the group has picked for all ranks.
 func newEngine(r *rank, shard *model.Model) (engine, error) {
-	if !r.cfg.Reference && Kernels() {
-		return newKernels(r, shard)
+	if r.cfg.Reference {
+		return newReference(r, shard), nil
 	}
-	return newReference(r, shard), nil
+	return newKernels(r, shard)
+}
+
+// maxHeadDim is MAX_HEAD in attention.c.
+const maxHeadDim = 512
+
+// fits tells whether the vector kernels take a model's sizes: they have no scalar tails (N3).
+func fits(d *model.Decoder) bool {
+	return d.Hidden%8 == 0 && d.FeedForward%8 == 0 && d.HeadDim%16 == 0 && d.HeadDim <= maxHeadDim
 }
 
 // owner is the place in list of the rank that has token id; first gives where the vocabulary of a rank starts.

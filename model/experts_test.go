@@ -8,65 +8,72 @@ import (
 	"testing"
 )
 
+// Ways to spoil an open file: a key of another value, a tensor of another shape, or none.
+
+func setKey(name string, v value) func(*File) { return func(f *File) { f.keys[name] = v } }
+
+func setNumber(name string, n int64) func(*File) { return setKey(name, integerValue("", n)) }
+
+func setFloat(name string, x float64) func(*File) { return setKey(name, doubleValue("", x)) }
+
+func setShape(name string, dims ...int) func(*File) {
+	return func(f *File) {
+		x, _ := f.Tensor(name)
+		x.Dims = dims
+	}
+}
+
+func without(part string) func(*File) {
+	return func(f *File) {
+		var kept []Tensor
+		for _, x := range f.tensors {
+			if !strings.Contains(x.Name, part) {
+				kept = append(kept, x)
+			}
+		}
+		f.tensors = kept
+	}
+}
+
 // M1, M2: files of experts, fused matrices and scaled ropes that contradict themselves are refused by key or tensor.
 func TestLoadRefuses(t *testing.T) {
-	key := func(name string, v value) func(*File) { return func(f *File) { f.keys[name] = v } }
-	number := func(name string, n int64) func(*File) { return key(name, integerValue("", n)) }
-	float := func(name string, x float64) func(*File) { return key(name, doubleValue("", x)) }
-	shape := func(name string, dims ...int) func(*File) {
-		return func(f *File) {
-			x, _ := f.Tensor(name)
-			x.Dims = dims
-		}
-	}
-	without := func(part string) func(*File) {
-		return func(f *File) {
-			var kept []Tensor
-			for _, x := range f.tensors {
-				if !strings.Contains(x.Name, part) {
-					kept = append(kept, x)
-				}
-			}
-			f.tensors = kept
-		}
-	}
 	const gptoss, moe, phi = "gptoss/model-mxfp4.gguf", "qwen3moe/model-q8_0.gguf", "phi3/model-q8_0.gguf"
 	for _, c := range []struct {
 		file, what string
 		spoil      func(*File)
 	}{
-		{moe, "expert_count: is 0", number("qwen3moe.expert_count", 0)},
-		{moe, "has shape [64 8], want [64 7]", number("qwen3moe.expert_count", 7)},
-		{moe, "expert_count: is 1099511627776", number("qwen3moe.expert_count", 1<<40)},
-		{moe, "2 of 1000000 experts", number("qwen3moe.expert_count", 1e6)},
-		{moe, "9 of 8 experts", number("qwen3moe.expert_used_count", 9)},
-		{moe, "expert_used_count: is no integer", number("qwen3moe.expert_used_count", -1)},
+		{moe, "expert_count: is 0", setNumber("qwen3moe.expert_count", 0)},
+		{moe, "has shape [64 8], want [64 7]", setNumber("qwen3moe.expert_count", 7)},
+		{moe, "expert_count: is 1099511627776", setNumber("qwen3moe.expert_count", 1<<40)},
+		{moe, "2 of 1000000 experts", setNumber("qwen3moe.expert_count", 1e6)},
+		{moe, "9 of 8 experts", setNumber("qwen3moe.expert_used_count", 9)},
+		{moe, "expert_used_count: is no integer", setNumber("qwen3moe.expert_used_count", -1)},
 		{moe, "expert_feed_forward_length: is absent", func(f *File) { delete(f.keys, "qwen3moe.expert_feed_forward_length") }},
-		{moe, "want [64 96 8]", number("qwen3moe.expert_feed_forward_length", 96)},
-		{moe, "every token uses", number("qwen3moe.expert_shared_count", 1)},
+		{moe, "want [64 96 8]", setNumber("qwen3moe.expert_feed_forward_length", 96)},
+		{moe, "every token uses", setNumber("qwen3moe.expert_shared_count", 1)},
 		{moe, `blk.1.ffn_gate_inp.weight" is absent`, without("blk.1.ffn_gate_inp")},
 		{moe, `blk.0.ffn_up_exps.weight" is absent`, without("ffn_up_exps")},
-		{moe, "want [64 64 8]", shape("blk.0.ffn_up_exps.weight", 64, 512)},
-		{moe, "want [64 64 8]", shape("blk.0.ffn_down_exps.weight", 64, 128, 4)},
+		{moe, "want [64 64 8]", setShape("blk.0.ffn_up_exps.weight", 64, 512)},
+		{moe, "want [64 64 8]", setShape("blk.0.ffn_down_exps.weight", 64, 128, 4)},
 		{gptoss, `attn_sinks.weight" is absent`, without("sinks")},
 		{gptoss, `attn_output.bias" is absent`, without("attn_output.bias")},
 		{gptoss, `ffn_gate_inp.bias" is absent`, without("ffn_gate_inp.bias")},
 		{gptoss, `ffn_down_exps.bias" is absent`, without("ffn_down_exps.bias")},
-		{gptoss, "has shape [2]", shape("blk.0.attn_sinks.weight", 2)},
-		{gptoss, "has shape [256]", shape("blk.0.ffn_down_exps.bias", 256)},
-		{gptoss, "sliding_window: is 0", number("gpt-oss.attention.sliding_window", 0)},
-		{gptoss, "a limit of 0", float("gpt-oss.swiglu_limit", 0)},
-		{gptoss, "no finite number", float("gpt-oss.rope.scaling.factor", math.NaN())},
-		{gptoss, "with factor 0.5", float("gpt-oss.rope.scaling.factor", 0.5)},
-		{gptoss, "turns", float("gpt-oss.rope.scaling.yarn_beta_fast", -1)},
-		{gptoss, "with rope base 1", float("gpt-oss.rope.freq_base", 1)},
-		{gptoss, "original_context_length: is 0", number("gpt-oss.rope.scaling.original_context_length", 0)},
-		{gptoss, "a factor of 0", float("gpt-oss.rope.scaling.attn_factor", 0)},
+		{gptoss, "has shape [2]", setShape("blk.0.attn_sinks.weight", 2)},
+		{gptoss, "has shape [256]", setShape("blk.0.ffn_down_exps.bias", 256)},
+		{gptoss, "sliding_window: is 0", setNumber("gpt-oss.attention.sliding_window", 0)},
+		{gptoss, "a limit of 0", setFloat("gpt-oss.swiglu_limit", 0)},
+		{gptoss, "no finite number", setFloat("gpt-oss.rope.scaling.factor", math.NaN())},
+		{gptoss, "with factor 0.5", setFloat("gpt-oss.rope.scaling.factor", 0.5)},
+		{gptoss, "turns", setFloat("gpt-oss.rope.scaling.yarn_beta_fast", -1)},
+		{gptoss, "with rope base 1", setFloat("gpt-oss.rope.freq_base", 1)},
+		{gptoss, "original_context_length: is 0", setNumber("gpt-oss.rope.scaling.original_context_length", 0)},
+		{gptoss, "a factor of 0", setFloat("gpt-oss.rope.scaling.attn_factor", 0)},
 		{phi, `attn_qkv.weight" is absent`, without("attn_qkv")},
-		{phi, "want [64 128]", shape("blk.0.attn_qkv.weight", 64, 96)},
-		{phi, "want [64 320]", shape("blk.0.ffn_up.weight", 64, 160)},
-		{phi, `rope scaling "longrope"`, key("phi3.rope.scaling.type", stringValue("", "longrope"))},
-		{phi, "experts of a phi3 model", number("phi3.expert_count", 16)},
+		{phi, "want [64 128]", setShape("blk.0.attn_qkv.weight", 64, 96)},
+		{phi, "want [64 320]", setShape("blk.0.ffn_up.weight", 64, 160)},
+		{phi, `rope scaling "longrope"`, setKey("phi3.rope.scaling.type", stringValue("", "longrope"))},
+		{phi, "experts of a phi3 model", setNumber("phi3.expert_count", 16)},
 	} {
 		t.Run(c.file+" "+c.what, func(t *testing.T) {
 			path := filepath.Join(golden, "tiny", c.file)

@@ -74,6 +74,9 @@ const (
 	o200kCut     = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+` + endings + `?|` +
 		`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*` + endings + `?|` +
 		`\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*` + spacesAndAll
+	tekkenCut = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|` +
+		`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|` +
+		`\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*` + spacesAndAll
 )
 
 // cuts are the byte-level vocabularies that GGUF has names for and that package tokenizer knows.
@@ -89,6 +92,7 @@ var cuts = []struct {
 	{qwen35Cut, true, false, "qwen35"},
 	{o200kCut, false, false, "gpt-4o"},
 	{o200kCut, false, true, "llama4"},
+	{tekkenCut, false, true, "tekken"},
 }
 
 // style tells byte-level vocabularies from SentencePiece-style ones, by what is done before BPE.

@@ -193,11 +193,7 @@ func safetensorsBytes(t testing.TB, tensors map[string]RawTensor) []byte {
 func TestFolderRefuses(t *testing.T) {
 	llama3 := map[string]any{"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 4,
 		"original_max_position_embeddings": 64}
-	for _, c := range []struct {
-		name, field string
-		v           any
-		what        string
-	}{
+	checkFolders(t, []spoiltField{
 		{"llama", "architectures", nil, "architectures: is absent"},
 		{"llama", "architectures", []string{}, "architectures: is absent"},
 		{"llama", "architectures", []string{"MambaForCausalLM"}, "not supported"},
@@ -222,6 +218,31 @@ func TestFolderRefuses(t *testing.T) {
 		{"llama", "rope_scaling", map[string]any{"rope_type": "yarn", "factor": 2, "mscale": 1}, "yarn with mscale"},
 		{"llama", "rope_scaling", map[string]any{"rope_type": "yarn", "factor": 2, "attention_factor": -1}, "a factor of -"},
 		{"llama", "rope_scaling", map[string]any{"rope_type": "longrope"}, "longrope with 0 short and 0 long"},
+		{"llama", "rope_scaling", map[string]any{"type": "dynamic", "factor": 2}, `type "dynamic" is not supported`},
+		{"llama", "rope_scaling", map[string]any{"type": "linear"}, "factor 0"},
+		{"llama", "rope_scaling", llama3, "low_freq_factor 4, high_freq_factor 4"},
+		{"llama", "rope_scaling", 5, "rope_scaling: json"},
+		{"llama", "attention_bias", true, "attention_bias: true is not supported"},
+		{"llama", "partial_rotary_factor", 0.5, "partial_rotary_factor: 0.5 is not supported"},
+		{"llama", "quantization_config", map[string]any{"quant_method": "gptq"}, "quantization_config"},
+		{"llama", "hidden_act", "gelu", `hidden_act: "gelu" is not supported`},
+		{"llama", "tie_word_embeddings", true, "lm_head.weight is not the embedding"},
+		{"gemma3", "tie_word_embeddings", false, "there is no lm_head.weight"},
+		{"gemma3", "final_logit_softcapping", 30, "final_logit_softcapping: a soft cap of 30 is not supported"},
+		{"gemma3", "sliding_window", nil, "sliding_window: is absent"},
+		{"gemma3", "sliding_window", 0, "sliding_window: is 0"},
+		{"gemma3", "layer_types", []string{"full_attention"}, "1 flags for 6 layers"},
+		{"gemma3", "layer_types", []string{"chunked_attention"}, `layer_types: "chunked_attention" is not supported`},
+		{"qwen3", "layer_types", []string{"sliding_attention"}, "not supported"},
+		{"qwen3", "use_sliding_window", true, "use_sliding_window: true is not supported"},
+		{"qwen3", "architectures", []string{"Qwen2ForCausalLM"}, "is absent"},
+		{"qwen3", "architectures", []string{"LlamaForCausalLM"}, "has no place in a llama model"},
+	})
+}
+
+// The same of experts and fused matrices.
+func TestFolderRefusesExperts(t *testing.T) {
+	checkFolders(t, []spoiltField{
 		{"phi3", "rope_scaling", map[string]any{"type": "su", "short_factor": []int{1}, "long_factor": []int{2, 2}},
 			"has shape [1], want [8]"},
 		{"phi3", "rope_scaling", map[string]any{"type": "su", "short_factor": []int{1, 1, 1, 1, 1, 1, 1, 0},
@@ -247,26 +268,18 @@ func TestFolderRefuses(t *testing.T) {
 		{"gptoss", "num_local_experts", 5, "want [64 5]"},
 		{"gptoss", "sliding_window", nil, "sliding_window: is absent"},
 		{"gptoss", "architectures", []string{"Qwen3MoeForCausalLM"}, "attention_bias: true is not supported"},
-		{"llama", "rope_scaling", map[string]any{"type": "dynamic", "factor": 2}, `type "dynamic" is not supported`},
-		{"llama", "rope_scaling", map[string]any{"type": "linear"}, "factor 0"},
-		{"llama", "rope_scaling", llama3, "low_freq_factor 4, high_freq_factor 4"},
-		{"llama", "rope_scaling", 5, "rope_scaling: json"},
-		{"llama", "attention_bias", true, "attention_bias: true is not supported"},
-		{"llama", "partial_rotary_factor", 0.5, "partial_rotary_factor: 0.5 is not supported"},
-		{"llama", "quantization_config", map[string]any{"quant_method": "gptq"}, "quantization_config"},
-		{"llama", "hidden_act", "gelu", `hidden_act: "gelu" is not supported`},
-		{"llama", "tie_word_embeddings", true, "lm_head.weight is not the embedding"},
-		{"gemma3", "tie_word_embeddings", false, "there is no lm_head.weight"},
-		{"gemma3", "final_logit_softcapping", 30, "final_logit_softcapping: a soft cap of 30 is not supported"},
-		{"gemma3", "sliding_window", nil, "sliding_window: is absent"},
-		{"gemma3", "sliding_window", 0, "sliding_window: is 0"},
-		{"gemma3", "layer_types", []string{"full_attention"}, "1 flags for 6 layers"},
-		{"gemma3", "layer_types", []string{"chunked_attention"}, `layer_types: "chunked_attention" is not supported`},
-		{"qwen3", "layer_types", []string{"sliding_attention"}, "not supported"},
-		{"qwen3", "use_sliding_window", true, "use_sliding_window: true is not supported"},
-		{"qwen3", "architectures", []string{"Qwen2ForCausalLM"}, "is absent"},
-		{"qwen3", "architectures", []string{"LlamaForCausalLM"}, "has no place in a llama model"},
-	} {
+	})
+}
+
+// spoiltField is a golden folder's configuration with one field changed, and what is said of it.
+type spoiltField struct {
+	name, field string
+	v           any
+	what        string
+}
+
+func checkFolders(t *testing.T, list []spoiltField) {
+	for _, c := range list {
 		t.Run(fmt.Sprintf("%s/%s=%v", c.name, c.field, c.v), func(t *testing.T) {
 			dir := copyFolder(t, c.name, "config.json", map[string]any{c.field: c.v})
 			_, err := Open(dir)

@@ -38,8 +38,8 @@ type LayerWeights struct {
 type FeedForward struct {
 	Gate, Up         *Tensor // [hidden, feed_forward]
 	Down             *Tensor // [feed_forward, hidden]
-	GateBias, UpBias *Tensor // [feed_forward]
-	DownBias         *Tensor // [hidden]
+	GateBias, UpBias *Tensor // [feed_forward], of experts only
+	DownBias         *Tensor // [hidden], of experts only
 }
 
 // Open maps a GGUF file or a folder of safetensors and finds the model in it. Faults of the file are *WeightsError.

@@ -24,6 +24,7 @@ var families = map[string]family{
 	"qwen35":           {word: qwen35Word, nfc: true},
 	"gpt-4o":           {word: o200kWord},
 	"llama4":           {word: o200kWord, whole: true},
+	"tekken":           {word: tekkenWord, whole: true},
 }
 
 // llamaWord cuts by

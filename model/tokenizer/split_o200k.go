@@ -6,7 +6,12 @@ package tokenizer
 //	[^\r\n\p{L}\p{N}]?H*T+E?|[^\r\n\p{L}\p{N}]?H+T*E?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+
 //
 // where H is [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}], T is [\p{Ll}\p{Lm}\p{Lo}\p{M}] and E is (?i:'s|'t|'re|'ve|'m|'ll|'d).
-func o200kWord(c *classes, s string) int {
+func o200kWord(c *classes, s string) int { return caseWord(c, s, true, 3) }
+
+// tekkenWord is o200kWord without E, and with numbers cut into single digits: Mistral's.
+func tekkenWord(c *classes, s string) int { return caseWord(c, s, false, 1) }
+
+func caseWord(c *classes, s string, endings bool, digits int) int {
 	first, n := c.at(s, 0)
 	from := [2]int{n, 0} // with and without a character before the word
 	if first&(newline|letter|number) != 0 {
@@ -15,12 +20,15 @@ func o200kWord(c *classes, s string) int {
 	for _, core := range []func(*classes, string, int) int{headsThenTails, headsAlone} {
 		for _, lo := range from {
 			if end := core(c, s, lo); end > lo {
-				return end + contraction(s[end:], true)
+				if endings {
+					end += contraction(s[end:], true)
+				}
+				return end
 			}
 		}
 	}
 	if first&number != 0 {
-		return c.number(s, 3)
+		return c.number(s, digits)
 	}
 	if end := c.symbols(s, letter|number|space); end > 0 {
 		for end < len(s) && (s[end] == '\r' || s[end] == '\n' || s[end] == '/') {
