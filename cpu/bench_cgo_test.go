@@ -15,7 +15,7 @@ import (
 // cache. This machine kind's f32 peak is about 103.
 func BenchmarkMatmul(b *testing.B) {
 	const rows, cols, most = 640, 2048, 96
-	for _, kind := range []model.Type{model.Q8_0, model.Q5_0, model.Q4_K, model.Q6_K, model.F16, model.F32} {
+	for _, kind := range kernelTypes {
 		for _, n := range []int{1, 2, 4, 8, 32, most} {
 			b.Run(fmt.Sprintf("%v/tokens=%d", kind, n), func(b *testing.B) {
 				needKernels(b)

@@ -68,6 +68,10 @@ func TestLoadRefuses(t *testing.T) {
 		{gptoss, "turns", setFloat("gpt-oss.rope.scaling.yarn_beta_fast", -1)},
 		{gptoss, "with rope base 1", setFloat("gpt-oss.rope.freq_base", 1)},
 		{gptoss, "original_context_length: is 0", setNumber("gpt-oss.rope.scaling.original_context_length", 0)},
+		{gptoss, "yarn of heads of 1073741824", func(f *File) {
+			setNumber("gpt-oss.attention.key_length", 1<<30)(f)
+			setNumber("gpt-oss.attention.value_length", 1<<30)(f)
+		}},
 		{gptoss, "a factor of 0", setFloat("gpt-oss.rope.scaling.attn_factor", 0)},
 		{phi, `attn_qkv.weight" is absent`, without("attn_qkv")},
 		{phi, "want [64 128]", setShape("blk.0.attn_qkv.weight", 64, 96)},

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// maxHead bounds what a configuration can make ropeFactors allocate.
+// maxHead bounds what a configuration, or a file's keys, can make factors of rope allocate.
 const maxHead = 1 << 16
 
 // ropeFields are the parameters of rope in config.json: rope_scaling, rope_parameters, or one of the latter's parts.

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"os"
@@ -78,11 +79,16 @@ func (m *modelProto) fields(b []byte, at int, each func(field)) {
 	}
 }
 
-func newModelProto(raw []byte) *modelProto {
+// newModelProto reads a file for a vocabulary of so many tokens.
+func newModelProto(raw []byte, tokens int) *modelProto {
 	m := &modelProto{kind: 1, prefix: true, squeeze: true, escape: true}
 	m.fields(raw, 0, func(f field) {
 		switch f.number {
 		case 1:
+			if len(m.pieces) == tokens {
+				m.fault, m.faultPlace = fmt.Sprintf("piece %d, the embedding has %d rows", tokens, tokens), f.at
+				return
+			}
 			p := modelPiece{kind: tokenNormal}
 			m.fields(f.bytes, f.at, p.read)
 			m.pieces = append(m.pieces, p)
@@ -151,19 +157,16 @@ func (m *modelProto) unsupported() string {
 // sentencePieceModel reads tokenizer.model, and the tokens that tokenizer_config.json or added_tokens.json put after it.
 func (v *vocabulary) sentencePieceModel() error {
 	raw, err := os.ReadFile(filepath.Join(v.dir, modelFile))
-	if err != nil {
+	if err != nil || !v.room() {
 		return err
 	}
-	m := newModelProto(raw)
+	m := newModelProto(raw, len(v.tokens))
 	if what := m.unsupported(); what != "" {
 		at := int64(-1)
 		if m.fault != "" {
 			at = int64(m.faultPlace)
 		}
 		v.err = &WeightsError{File: filepath.Join(v.dir, modelFile), Offset: at, What: what}
-		return nil
-	}
-	if !v.room() {
 		return nil
 	}
 	scores := make([]float32, len(v.tokens))

@@ -70,7 +70,7 @@ func TestSentencePieceRefuses(t *testing.T) {
 		{"normalises text", modelBytes(message(3, number(5, 0)))},
 		{"piece 2 has type 9", modelBytes(message(1, number(3, 9)))},
 		{"piece 2 has type 1 and score NaN", modelBytes(message(1, append([]byte{0x15}, 0, 0, 0xc0, 0x7f)))},
-		{"has id 704, the embedding has 704 rows", modelBytes(func() (b []byte) {
+		{"piece 704, the embedding has 704 rows", modelBytes(func() (b []byte) {
 			for range 703 {
 				b = append(b, message(1)...)
 			}

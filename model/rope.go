@@ -32,6 +32,9 @@ func (k *keyReader) yarn(l *Layer, d *Decoder, factor float64) {
 	if !(fast > 0 && slow > 0 && l.RopeBase > 1) {
 		k.fail("rope.scaling.yarn_beta_fast", "yarn from %g to %g turns, with rope base %g", slow, fast, l.RopeBase)
 	}
+	if d.HeadDim > maxHead {
+		k.fail("attention.key_length", "yarn of heads of %d elements", d.HeadDim)
+	}
 	if k.err != nil {
 		return
 	}
