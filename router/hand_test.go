@@ -298,7 +298,7 @@ func (w *hand) Generate(r *ask, s grpc.ServerStreamingServer[workerv1.GenerateRe
 	if err == nil {
 		reason = reasons[len(reasons)-1]
 	}
-	<-w.end(r, reason)
+	<-w.end(r, reason, sent...)
 	if err != nil {
 		return err
 	}
@@ -381,13 +381,18 @@ func (w *hand) found(r *ask) uint32 {
 	return min(3, uint32(len(r.Prompt)))
 }
 
-func (w *hand) end(r *ask, reason ledgerv1.FinishReason) <-chan *ledgerv1.Result {
+func (w *hand) end(r *ask, reason ledgerv1.FinishReason, sent ...uint32) <-chan *ledgerv1.Result {
+	output := uint64(0)
+	for _, n := range sent {
+		output += uint64(n)
+	}
+	computed := uint64(len(r.Prompt)) - uint64(w.found(r))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.held, r.Reservation)
 	w.returned[r.ShareGroup] += r.Pages
 	return w.proposeLocked(&ledgerv1.Command{Kind: &ledgerv1.Command_End{End: &ledgerv1.End{
-		Reservation: r.Reservation, Reason: reason,
+		Reservation: r.Reservation, Reason: reason, OutputTokens: output, ComputedTokens: computed,
 		Accounts: []*ledgerv1.Returned{{ShareGroup: r.ShareGroup, Pages: w.returned[r.ShareGroup]}},
 	}}})
 }

@@ -13,22 +13,29 @@ type party struct {
 	waits   load
 	due     uint64          // tokens of its budget that what waits will take
 	counter uint64          // of its service, in the newest view
+	settled uint64          // of that, what has ended
 	lift    uint64          // what the counter is to be at least, once a reserve tells the ledger
 	asking  int             // reserves under way
 	asked   uint64          // their charges
 	rows    map[string]*row // by lane
 }
 
-// served is a tenant's counter in a view.
-func served(v *ledger.View, tenant string) uint64 {
-	if t := v.Tenant(tenant); t != nil {
-		return t.Counter
+// read takes the tenant's counters from a view, and says whether they are others.
+func (p *party) read(v *ledger.View) (changed bool) {
+	var counter, settled uint64
+	if t := v.Tenant(p.tenant); t != nil {
+		counter, settled = t.Counter, t.Settled
 	}
-	return 0
+	changed = counter != p.counter || settled != p.settled
+	p.counter, p.settled = counter, settled
+	return changed
 }
 
 // service is what the tenant has had by weight, as far as it is known here.
 func (p *party) service() uint64 { return max(p.counter, p.lift) + p.asked }
+
+// past is the part of it that is certain: what runs was charged an estimate, of which some may come back.
+func (p *party) past() uint64 { return max(p.settled, p.lift) }
 
 // raise takes credit away that was not earned by waiting.
 func (p *party) raise(to uint64) {
@@ -48,7 +55,8 @@ func (p *party) fix() {
 func (q *queue) party(tenant string, v *ledger.View) *party {
 	p := q.parties[tenant]
 	if p == nil {
-		p = &party{tenant: tenant, counter: served(v, tenant), rows: map[string]*row{}}
+		p = &party{tenant: tenant, rows: map[string]*row{}}
+		p.read(v)
 		q.parties[tenant] = p
 	}
 	return p
@@ -60,14 +68,15 @@ func (q *queue) forget(p *party) {
 	}
 }
 
-// least is the least service of the tenants that are active beside one: of those that wait here or, if none does, of
-// those that run anywhere. A tenant that comes after a pause begins there, as in the paper on VTC: idleness is no credit.
+// least is the least past service of the tenants that are active beside one: of those whose turn is near here or, if none
+// waits, of those that run anywhere. A tenant that comes after a pause begins there, as in the paper on VTC: idleness is no
+// credit, and what others run already is not held against who comes.
 func (q *queue) least(but *party, v *ledger.View) uint64 {
 	least := uint64(math.MaxUint64)
 	for _, l := range q.lanes {
 		for _, n := range l.order[:min(3, len(l.order))] { // a heap's least, or the least beside it
 			if n.party != but {
-				least = min(least, n.party.service())
+				least = min(least, n.party.past())
 			}
 		}
 	}
@@ -76,7 +85,7 @@ func (q *queue) least(but *party, v *ledger.View) uint64 {
 	}
 	for _, t := range v.Tenants {
 		if t.Live > 0 && t.Id != but.tenant {
-			least = min(least, t.Counter)
+			least = min(least, t.Settled)
 		}
 	}
 	if least < math.MaxUint64 {
@@ -95,8 +104,7 @@ func (q *queue) refresh(v *ledger.View) {
 		return
 	}
 	for _, p := range q.parties {
-		if now := served(v, p.tenant); now != p.counter {
-			p.counter = now
+		if p.read(v) {
 			p.fix()
 		}
 	}
@@ -152,15 +160,21 @@ func (n *row) fix() {
 	}
 }
 
-// rowHeap has the row of the least service first; of equal ones that whose first ticket came first.
+// rowHeap has the row of the least service first; of equal ones that of a tenant that comes after a pause, then that
+// whose first ticket came first.
 type rowHeap []*row
 
 func (h rowHeap) Len() int { return len(h) }
 
 func (h rowHeap) Less(i, j int) bool {
-	a, b := h[i].party.service(), h[j].party.service()
-	if a != b || len(h[i].tickets) == 0 || len(h[j].tickets) == 0 {
-		return a < b
+	a, b := h[i].party, h[j].party
+	switch {
+	case a.service() != b.service():
+		return a.service() < b.service()
+	case (a.lift > 0) != (b.lift > 0):
+		return a.lift > 0
+	case len(h[i].tickets) == 0 || len(h[j].tickets) == 0:
+		return false
 	}
 	return h[i].tickets[0].arrival < h[j].tickets[0].arrival
 }

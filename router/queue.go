@@ -242,7 +242,7 @@ func (q *queue) settle(t *ticket, service uint64, reserved bool, v *ledger.View)
 		}
 		t.lift = 0
 	}
-	p.counter = served(v, t.tenant)
+	p.read(v)
 	p.fix()
 	q.forget(p)
 	for _, n := range p.rows {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 func counters(revision uint64, served ...uint64) *ledger.View {
 	v := &ledger.View{Revision: revision, TenantsAt: 1}
 	for i, n := range served {
-		v.Tenants = append(v.Tenants, &ledger.TenantView{Tenant: &ledgerv1.Tenant{Id: string(rune('a' + i))}, Counter: n})
+		v.Tenants = append(v.Tenants, &ledger.TenantView{Tenant: &ledgerv1.Tenant{Id: string(rune('a' + i))}, Counter: n, Settled: n})
 	}
 	return v
 }
@@ -75,33 +76,30 @@ func TestQueueTurns(t *testing.T) {
 	q, v := newQueue(10, 1000), counters(1, 50, 40)
 	a, b := mustJoin(t, q, "m", "a", v), mustJoin(t, q, "m", "b", v)
 	b2 := mustJoin(t, q, "m", "b", v)
-	if !q.isFirst(a, v) { // b came after a pause: it begins where a is, and came later
-		t.Error("R4: a pause gave credit")
+	if q.isFirst(a, v) || !q.isFirst(b, v) {
+		t.Error("R4: b came after a pause: it begins where a is, and goes first")
 	}
-	if lift := q.charge(a, 5, v); lift != 0 {
+	if lift := q.charge(b, 5, v); lift != 50 {
+		t.Errorf("R4: b is lifted to %d, want 50: a pause gives no credit", lift)
+	}
+	q.leave(b)
+	if !q.isFirst(a, v) || q.isFirst(b2, v) {
+		t.Error("R4: the charge under way does not count")
+	}
+	v = counters(2, 50, 55)
+	q.settle(b, 5, true, v)
+	if lift := q.charge(a, 20, v); lift != 0 {
 		t.Errorf("a is lifted to %d", lift)
 	}
 	q.leave(a)
-	if !q.isFirst(b, v) {
+	a2 := mustJoin(t, q, "m", "a", v)
+	if !q.isFirst(b2, v) || q.isFirst(a2, v) {
 		t.Error("R4: not b's turn")
 	}
-	a2 := mustJoin(t, q, "m", "a", v)
-	if !q.isFirst(b, v) || q.isFirst(a2, v) {
-		t.Error("R4: the charge under way does not count")
-	}
-	v = counters(2, 55, 40)
-	q.settle(a, 5, true, v)
-	if lift := q.charge(b, 20, v); lift != 50 {
-		t.Errorf("b is lifted to %d, want 50", lift)
-	}
-	q.leave(b)
-	if !q.isFirst(a2, v) || q.isFirst(b2, v) {
-		t.Error("R4: not a's turn")
-	}
-	v = counters(3, 80, 60) // another router's charges, and the truth of b's
-	q.settle(b, 20, true, v)
-	if q.isFirst(a2, v) || !q.isFirst(b2, v) {
-		t.Error("R4: not b's turn after all")
+	v = counters(3, 60, 80) // the truth of a's, and another router's charges
+	q.settle(a, 20, true, v)
+	if q.isFirst(b2, v) || !q.isFirst(a2, v) {
+		t.Error("R4: not a's turn after all")
 	}
 }
 
@@ -125,9 +123,10 @@ func TestQueueParks(t *testing.T) {
 	q.leave(b)
 	q.unpark(a, v)
 	q.unpark(a, v)
-	if q.isFirst(a, v) || !q.isFirst(c, v) {
-		t.Error("R4: a came back with credit from the time that its cap stopped it")
+	if lift := q.charge(a, 1, v); lift != 100 {
+		t.Errorf("R4: a came back at %d, want 100: what its own cap stops gives no credit", lift)
 	}
+	q.settle(a, 1, false, v)
 	q.leave(a)
 	q.leave(c)
 	if !q.isFirst(a2, v) {
@@ -239,14 +238,18 @@ func firstOf(q *queue, lane string, waiting []*ticket) (best *ticket) {
 		if x.row.parked == x {
 			continue
 		}
-		if best == nil || less(q.parties[x.tenant].service(), x.arrival, q.parties[best.tenant].service(), best.arrival) {
+		if best == nil || slices.Compare(rank(q, x), rank(q, best)) < 0 {
 			best = x
 		}
 	}
 	return best
 }
 
-func less(a, b, c, d uint64) bool { return a < c || a == c && b < d }
+// rank is a ticket's place among the first ones of all tenants, digit by digit.
+func rank(q *queue, t *ticket) []uint64 {
+	p := q.parties[t.tenant]
+	return []uint64{p.service(), 1 - min(1, p.lift), t.arrival}
+}
 
 func BenchmarkQueue(b *testing.B) {
 	served := make([]uint64, 26)

@@ -20,9 +20,9 @@ func (s *State) checkTenants() error {
 			return fmt.Errorf("I8: tenant %q is out of order", t.id())
 		case t.revision == 0 || t.revision > s.tenantsAt || s.tenantsAt > s.revision:
 			return fmt.Errorf("I8: tenant %q was put at %d, the last one at %d of %d", t.id(), t.revision, s.tenantsAt, s.revision)
-		case t.live != live[t] || t.counter < charged[t]:
-			return fmt.Errorf("I10: tenant %q has %d living reservations, kept as %d, charged %d of %d",
-				t.id(), live[t], t.live, charged[t], t.counter)
+		case t.live != live[t] || t.charged != charged[t] || t.counter < t.charged:
+			return fmt.Errorf("I10: tenant %q has %d living reservations, kept as %d, charged %d, kept as %d, of %d",
+				t.id(), live[t], t.live, charged[t], t.charged, t.counter)
 		case t.level > fullLevel(t.put) || t.levelAt > s.clockMs:
 			return fmt.Errorf("I10: tenant %q has a level of %d at %d ms of %d", t.id(), t.level, t.levelAt, s.clockMs)
 		case s.groups[t.put.ShareGroup] != t.in || !slices.Contains(t.in.members, t):

@@ -70,6 +70,7 @@ func (s *State) pay(r *reservation, t *tenant, m *ledgerv1.Reserve) {
 	r.payer, t.live = t, t.live+1
 	r.charge, r.tokens = estimate(t.put.Weight, mean(t.answers, t.answerTokens), m)
 	t.counter = max(t.counter, min(m.Lift, 1<<63)) + r.charge
+	t.charged += r.charge
 	t.use(s.clockMs, int64(r.tokens))
 	t.touch()
 }
@@ -84,6 +85,7 @@ func (s *State) correct(r *reservation, charge, tokens uint64) {
 		return
 	}
 	t.live--
+	t.charged -= r.charge
 	t.counter += charge - r.charge // modulo 2^64: the charge is in the counter (I10)
 	t.use(s.clockMs, int64(tokens)-int64(r.tokens))
 	t.touch()

@@ -208,6 +208,7 @@ func (s *State) restoreReservation(m *ledgerv1.Reservation) error {
 			return errors.New("its tenant is missing")
 		}
 		r.payer.live++
+		r.payer.charged += r.charge
 	}
 	if r.account == nil {
 		return errors.New("the account is missing")

@@ -29,6 +29,7 @@ type tenant struct {
 	live     int    // reservations that it pays for
 
 	counter               uint64 // service by weight
+	charged               uint64 // of that, what living reservations were charged
 	answers, answerTokens uint64
 	level                 int64 // of the token budget, at levelAt
 	levelAt               uint64

@@ -12,6 +12,7 @@ type TenantView struct {
 	*ledgerv1.Tenant        // complete
 	Revision         uint64 // that put it
 	Counter          uint64 // service by weight, that of living reservations as estimated
+	Settled          uint64 // that of ended reservations
 	Mean             uint64 // length of its answers, in tokens
 	Live             int    // reservations that it pays for
 	Claim            uint64 // pages of the cap that its share group's grants and lives hold
@@ -84,7 +85,7 @@ func (s *State) lookAtTenants() []*TenantView {
 	for i, t := range s.tenants {
 		if t.view == nil {
 			t.view = &TenantView{
-				Tenant: t.message(), Revision: t.revision, Counter: t.counter, Mean: mean(t.answers, t.answerTokens),
+				Tenant: t.message(), Revision: t.revision, Counter: t.counter, Settled: t.counter - t.charged, Mean: mean(t.answers, t.answerTokens),
 				Live: t.live, Claim: t.in.claim, level: t.level, levelAt: t.levelAt,
 			}
 		}
