@@ -53,14 +53,15 @@ func (x *mixture) run(n int) {
 	run(&x.chooseOp, n)
 	x.routes.group(n)
 	lo, hi := x.own()
-	run(&x.dealOp, hi-lo)
+	chunks := (hi - lo + pairsAtATime - 1) / pairsAtATime
+	run(&x.dealOp, chunks)
 	k.products.list = k.products.list[:0]
 	for e := range w.experts {
 		x.add(e, &w.experts[e].gate, k.gate, k.ldFF)
 		x.add(e, &w.experts[e].up, k.up, k.ldFF)
 	}
 	k.products.run()
-	run(&x.gateOp, hi-lo)
+	run(&x.gateOp, chunks)
 	k.products.list = k.products.list[:0]
 	for e := range w.experts {
 		x.add(e, &w.experts[e].down, x.out, k.ldOut)
@@ -95,37 +96,45 @@ func (x *mixture) choose(t, _ int) {
 	x.routes.choose(t, logits)
 }
 
-// pair is the i-th of the rank's pairs: its place among all, its activations' row, and its expert.
-func (x *mixture) pair(i int) (p, row int, w *packedForward) {
-	lo, _ := x.own()
-	p = lo + i
-	return p, x.rows + p, &x.kernels.layers[x.kernels.layer].experts[x.routes.pairs[p].expert-x.kernels.share.Experts.Lo]
+// pairsAtATime is how many pairs a chunk has: a step may have more pairs than a pool counts chunks.
+const pairsAtATime = 8
+
+// chunk is the places, among all pairs, of a run of the rank's.
+func (x *mixture) chunk(c int) (from, to int) {
+	lo, hi := x.own()
+	return lo + c*pairsAtATime, min(lo+(c+1)*pairsAtATime, hi)
 }
 
-// deal copies a token's activations to the pair's.
-func (x *mixture) deal(i, _ int) {
+// deal copies tokens' activations to their pairs'.
+func (x *mixture) deal(chunk, _ int) {
 	k := x.kernels
-	p, row, _ := x.pair(i)
+	from, to := x.chunk(chunk)
 	for f, wanted := range k.uses[k.layer].experts {
-		if wanted {
-			size := k.stride[f]
-			all := unsafe.Slice((*byte)(k.act[f]), (x.rows+x.pairs())*size)
-			copy(all[row*size:][:size], all[x.routes.pairs[p].token*size:])
+		if !wanted {
+			continue
+		}
+		size := k.stride[f]
+		all := unsafe.Slice((*byte)(k.act[f]), (x.rows+x.pairs())*size)
+		for p := from; p < to; p++ {
+			copy(all[(x.rows+p)*size:][:size], all[x.routes.pairs[p].token*size:])
 		}
 	}
 }
 
-// gate is act(Gate·x + bG, Up·x + bU) of a pair.
-func (x *mixture) gate(i, _ int) {
+// gate is act(Gate·x + bG, Up·x + bU) of pairs.
+func (x *mixture) gate(chunk, _ int) {
 	k := x.kernels
-	p, row, w := x.pair(i)
-	gate, up := at(k.gate, p*k.ldFF), at(k.up, p*k.ldFF)
-	if w.gateBias != nil {
-		addVector(gate, w.gateBias, k.d.FeedForward)
-		addVector(up, w.upBias, k.d.FeedForward)
+	from, to := x.chunk(chunk)
+	for p := from; p < to; p++ {
+		w := &k.layers[k.layer].experts[x.routes.pairs[p].expert-k.share.Experts.Lo]
+		gate, up := at(k.gate, p*k.ldFF), at(k.up, p*k.ldFF)
+		if w.gateBias != nil {
+			addVector(gate, w.gateBias, k.d.FeedForward)
+			addVector(up, w.upBias, k.d.FeedForward)
+		}
+		gatedActivation(&k.d, gate, up, k.d.FeedForward)
+		k.quantise(x.rows+p, gate, k.d.FeedForward, &k.uses[k.layer].down)
 	}
-	gatedActivation(&k.d, gate, up, k.d.FeedForward)
-	k.quantise(row, gate, k.d.FeedForward, &k.uses[k.layer].down)
 }
 
 // gather adds up what the rank's experts say of token t, experts ascending.
