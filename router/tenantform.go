@@ -158,5 +158,5 @@ func ReadTenants(data []byte) ([]*ledgerv1.Tenant, error) {
 		}
 		out = append(out, put)
 	}
-	return out, nil
+	return out, ledger.CheckTenants(out)
 }

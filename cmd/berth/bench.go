@@ -55,7 +55,8 @@ func (c *benchCommand) Run(ctx context.Context) error {
 	if c.Requests < 1 || c.Concurrency < 1 || c.MaxTokens < 1 || c.PromptWords < 1 || c.Turns < 1 {
 		return &flags.UsageError{Err: errors.New("--requests, --concurrency, --max-tokens, --prompt-words and --turns must be 1 or more")}
 	}
-	e := endpoint{URL: c.URL, Model: c.Model}
+	_, key := c.tenant(0)
+	e := endpoint{URL: c.URL, Model: c.Model, APIKey: key}
 	if err := e.choose(ctx); err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 type endpoint struct {
 	URL         string  `name:"url" help:"Base of the OpenAI API." default:"http://127.0.0.1:8080"`
 	Model       string  `help:"Model name. Default: the first that the cluster serves."`
+	APIKey      string  `name:"api-key" help:"API key, where the cluster has tenants. Better in the environment, as BERTH_API_KEY."`
 	MaxTokens   int     `help:"Most tokens of the answer." default:"64"`
 	Temperature float64 `help:"0 always takes the likeliest token." default:"0"`
 	Seed        *int64  `help:"Makes a sampled answer repeatable."`
@@ -94,7 +95,7 @@ func (e *endpoint) ask(ctx context.Context, path string, body map[string]any) (s
 		body["seed"] = *e.Seed
 	}
 	body["stream"] = !e.JSON
-	resp, err := postJSON(ctx, strings.TrimSuffix(e.URL, "/")+path, "", body)
+	resp, err := postJSON(ctx, strings.TrimSuffix(e.URL, "/")+path, e.APIKey, body)
 	if err != nil {
 		return "", fmt.Errorf("%w (is a cluster up? try: berth up)", err)
 	}
@@ -123,7 +124,7 @@ func (e *endpoint) choose(ctx context.Context) error {
 			ID string `json:"id"`
 		} `json:"data"`
 	}
-	if err := getJSON(ctx, strings.TrimSuffix(e.URL, "/")+"/v1/models", &list); err != nil {
+	if err := askJSON(ctx, http.MethodGet, strings.TrimSuffix(e.URL, "/")+"/v1/models", e.APIKey, nil, &list); err != nil {
 		return fmt.Errorf("%w (is a cluster up? try: berth up)", err)
 	}
 	if len(list.Data) == 0 {
@@ -234,13 +235,17 @@ func apiError(body io.Reader, status string) error {
 
 // getJSON reads a JSON answer.
 func getJSON(ctx context.Context, url string, into any) error {
-	return askJSON(ctx, http.MethodGet, url, nil, into)
+	return askJSON(ctx, http.MethodGet, url, "", nil, into)
 }
 
-func askJSON(ctx context.Context, method, url string, body io.Reader, into any) error {
+// askJSON sends a body, with an API key if there is one, and reads a JSON answer.
+func askJSON(ctx context.Context, method, url, key string, body io.Reader, into any) error {
 	req, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
 		return &flags.UsageError{Err: err}
+	}
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

@@ -19,6 +19,7 @@ type cli struct {
 	Bench    benchCommand    `cmd:"" help:"Load a server and time its answers; works with any OpenAI-compatible one."`
 	Status   statusCommand   `cmd:"" help:"Show the cluster: workers, pages, tenants, queue."`
 	Members  membersCommand  `cmd:"" help:"Add or remove a replica of the ledger."`
+	Tenants  tenantsCommand  `cmd:"" help:"Show and change who may use the cluster: API keys, weights, caps, budgets."`
 	Trace    traceCommand    `cmd:"" help:"Show where a request's time went."`
 }
 

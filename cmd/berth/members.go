@@ -50,7 +50,7 @@ func (c *removeMember) Run(ctx context.Context, m *membersCommand) error {
 // change asks for one, and prints the members after it.
 func (c *membersCommand) change(ctx context.Context, method, id string, body io.Reader) error {
 	var raw json.RawMessage
-	if err := askJSON(ctx, method, strings.TrimSuffix(c.Admin, "/")+"/admin/v1/members/"+url.PathEscape(id), body, &raw); err != nil {
+	if err := askJSON(ctx, method, strings.TrimSuffix(c.Admin, "/")+"/admin/v1/members/"+url.PathEscape(id), "", body, &raw); err != nil {
 		return err
 	}
 	if c.JSON {

@@ -1,14 +1,19 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"time"
 
+	"go.yaml.in/yaml/v4"
+
+	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
 	"github.com/berthd/berth/cmd/flags"
 	"github.com/berthd/berth/consensus"
+	"github.com/berthd/berth/router"
 )
 
 type config struct {
@@ -20,6 +25,7 @@ type config struct {
 	Raft          string        `help:"Address of the ledger's transport." default:"127.0.0.1:8083"`
 	Peers         []string      `help:"Every replica of the ledger, this one included, with the raft and rpc addresses that the others reach: the same list for all. Default: a cluster of one." placeholder:"ID=HOST:PORT/HOST:PORT,..."`
 	Data          string        `help:"Folder of the ledger: its log and snapshots." default:"./data/router"`
+	Tenants       string        `help:"YAML file of the tenants that a ledger begins with which never had any; nobody is served without a key then." type:"existingfile" placeholder:"FILE"`
 	Open          bool          `help:"Serve without tenants on an address that is not loopback."`
 	QueueRequests int           `help:"Requests that may wait." default:"4096"`
 	QueueTokens   int           `help:"Prompt tokens that may wait." default:"4194304"`
@@ -30,7 +36,8 @@ type config struct {
 	MaxBody       flags.Bytes   `help:"Largest request body." default:"16MiB"`
 	OTLP          string        `name:"otlp" help:"OTLP/gRPC endpoint for traces, host:port."`
 
-	peers []consensus.Peer
+	peers   []consensus.Peer
+	tenants []*ledgerv1.Tenant
 }
 
 // check refuses what would expose a cluster that asks nobody who they are, and a replica that its peers could not reach.
@@ -39,8 +46,13 @@ func (c *config) check() error {
 	if err != nil {
 		return fmt.Errorf("--http %s: want host:port: %w", c.HTTP, err)
 	}
-	if !c.Open && !loopback(host) {
-		return fmt.Errorf("--http %s is not loopback and there are no tenants: say --open if everybody may use this cluster", c.HTTP)
+	if c.Tenants != "" {
+		if c.tenants, err = readTenants(c.Tenants); err != nil {
+			return fmt.Errorf("--tenants %s: %w", c.Tenants, err)
+		}
+	}
+	if !c.Open && c.Tenants == "" && !loopback(host) {
+		return fmt.Errorf("--http %s is not loopback and there are no --tenants: say --open if everybody may use this cluster", c.HTTP)
 	}
 	if c.ID == "" {
 		c.ID, _ = os.Hostname()
@@ -58,6 +70,25 @@ func (c *config) check() error {
 		}
 	}
 	return consensus.Config{ID: c.ID, Dir: c.Data, Peers: c.peers}.Validate()
+}
+
+// readTenants reads a file with a list of tenants, each as in the admin API, under the key tenants.
+func readTenants(path string) ([]*ledgerv1.Tenant, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var file struct {
+		Tenants []map[string]any `yaml:"tenants"`
+	}
+	if err := yaml.Unmarshal(raw, &file); err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(file.Tenants)
+	if err != nil {
+		return nil, err
+	}
+	return router.ReadTenants(data)
 }
 
 // reachable refuses to listen on loopback where the peers are told another address.

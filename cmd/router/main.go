@@ -66,7 +66,7 @@ func run(c *config) error {
 	r, err := router.New(router.Config{
 		ID: c.ID, Ledger: node, Session: session, Log: log, Metrics: tel.Metrics(), Dial: dial,
 		QueueRequests: c.QueueRequests, QueueTokens: c.QueueTokens, QueueTimeout: c.QueueTimeout,
-		ResumeTimeout: c.ResumeTimeout, MaxBodyBytes: int64(c.MaxBody),
+		ResumeTimeout: c.ResumeTimeout, MaxBodyBytes: int64(c.MaxBody), Tenants: c.tenants,
 	})
 	if err != nil {
 		return err

@@ -92,24 +92,38 @@ func (s *State) seedTenants(by *session, m *ledgerv1.SeedTenants) *ledgerv1.Resu
 	if s.tenantsAt > 0 {
 		return s.refuse(ledgerv1.RefusalCode_REFUSAL_CODE_CONFLICT, "tenants have been put before")
 	}
-	var all []*ledgerv1.Tenant
-	for i, t := range m.GetTenants() {
-		put, err := complete(t)
-		for _, o := range all {
-			err = cmp.Or(err, clash(put, o))
-		}
-		if err != nil {
-			return s.invalid(fmt.Sprintf("tenant %d: %v", i, err))
-		}
-		all = append(all, put)
-	}
-	if len(all) == 0 || len(all) > maxTenants {
-		return s.invalid(fmt.Sprintf("%d tenants, want 1 to %d", len(all), maxTenants))
+	all, err := firstTenants(m.GetTenants())
+	if err != nil {
+		return s.invalid(err.Error())
 	}
 	for _, put := range all {
 		s.enter(put)
 	}
 	return s.ok()
+}
+
+// CheckTenants says what is wrong with tenants that are to be seeded.
+func CheckTenants(list []*ledgerv1.Tenant) error {
+	_, err := firstTenants(list)
+	return err
+}
+
+// firstTenants are complete copies of tenants that are to be seeded.
+func firstTenants(list []*ledgerv1.Tenant) (all []*ledgerv1.Tenant, err error) {
+	for i, t := range list {
+		put, err := complete(t)
+		for _, o := range all {
+			err = cmp.Or(err, clash(put, o))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("tenant %d: %w", i+1, err)
+		}
+		all = append(all, put)
+	}
+	if len(all) == 0 || len(all) > maxTenants {
+		return nil, fmt.Errorf("%d tenants, want 1 to %d", len(all), maxTenants)
+	}
+	return all, nil
 }
 
 // clash says what two new tenants must not have in common, or must.
