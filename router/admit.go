@@ -169,6 +169,10 @@ func (r *Router) reserve(ctx context.Context, q *request, d *decision, m *ledger
 	case ledgerv1.RefusalCode_REFUSAL_CODE_NO_TOKENS:
 		return nil, r.outOfTokens(ctx, q)
 	case ledgerv1.RefusalCode_REFUSAL_CODE_OVER_CAP:
+		d.Verdict = overCap
+		if q.isAdmitted() {
+			return nil, nil // the cap was lowered since: it may be raised again
+		}
 		return nil, r.capError(q, d)
 	case ledgerv1.RefusalCode_REFUSAL_CODE_NEVER_FITS:
 		return nil, capacityExceeded(q, *d)

@@ -36,8 +36,12 @@ func (r *Router) enter(q *request) error {
 	if err := r.welcome(v, q); err != nil {
 		return err
 	}
-	if len(r.candidates(v, q)) == 0 {
+	d := place(r.candidates(v, q), need{Prompt: len(q.prompt), Total: q.total()})
+	switch d.Verdict {
+	case nowhere:
 		return noWorker(q.model, "none is attached and ready")
+	case overCap:
+		return r.capError(q, &d)
 	}
 	_, due := q.guest.estimate(q.reserve(&candidate{}))
 	if err := r.affords(v, q.guest); err != nil {
@@ -91,9 +95,10 @@ func (r *Router) awaitRoom(ctx, timer context.Context, q *request) (*decision, e
 			return &d, nil
 		case neverFits:
 			return nil, capacityExceeded(q, d)
-		case overCap:
-			return nil, r.capError(q, &d)
-		case capFull:
+		case overCap, capFull:
+			if d.Verdict == overCap && !q.isAdmitted() {
+				return nil, r.capError(q, &d)
+			}
 			if r.queue.park(q.ticket) {
 				r.awaitCap(timer, q, v)
 				r.queue.unpark(q.ticket, r.cfg.Ledger.View())

@@ -75,7 +75,7 @@ func (r *Router) outOfTokens(ctx context.Context, q *request) error {
 	if err != nil {
 		return err
 	}
-	if err = r.affords(v, g); err == nil || !q.admitted {
+	if err = r.affords(v, g); err == nil || !q.isAdmitted() {
 		return err // there are some after all: try again
 	}
 	select {

@@ -32,6 +32,9 @@ type request struct {
 	usage    usage
 }
 
+// isAdmitted says whether the request, or another of its prompts, was admitted before.
+func (q *request) isAdmitted() bool { return q.admitted || q.batch != nil && q.batch.admitted.Load() }
+
 // total is the length of the branch at its end.
 func (q *request) total() int { return len(q.prompt) + q.maxTokens }
 
