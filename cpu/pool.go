@@ -9,6 +9,7 @@ import (
 
 const (
 	maxThreads = 256
+	maxChunks  = 1 << 16
 	// spins before a waiter lets other goroutines run, and the time after which it sleeps. The machine is often shared,
 	// and what is spun away while the partner has no processor is missing from the share that the work itself gets.
 	spins     = 2000
@@ -75,8 +76,11 @@ func (p *pool) close() {
 	p.wg.Wait()
 }
 
-// run does chunks [0, n) of t and returns when all are done; n < 65,536. Only one goroutine may call it.
+// run does chunks [0, n) of t and returns when all are done; n < maxChunks. Only one goroutine may call it.
 func (p *pool) run(t *task, n int) {
+	if n >= maxChunks {
+		panic("cpu: more chunks in an op than its counter holds")
+	}
 	if p.order != nil {
 		p.perm = p.order(n)
 	}
