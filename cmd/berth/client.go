@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/berthd/berth/cmd/flags"
 )
@@ -114,6 +115,9 @@ func (e *endpoint) ask(ctx context.Context, path string, body map[string]any) (s
 	return text, err
 }
 
+// modelPatience is how long a cluster that has just been started may take to have a model.
+const modelPatience = 10 * time.Second
+
 // choose takes the cluster's first model if none was named.
 func (e *endpoint) choose(ctx context.Context) error {
 	if e.Model != "" {
@@ -124,11 +128,16 @@ func (e *endpoint) choose(ctx context.Context) error {
 			ID string `json:"id"`
 		} `json:"data"`
 	}
-	if err := askJSON(ctx, http.MethodGet, strings.TrimSuffix(e.URL, "/")+"/v1/models", e.APIKey, nil, &list); err != nil {
-		return fmt.Errorf("%w (is a cluster up? try: berth up)", err)
-	}
-	if len(list.Data) == 0 {
-		return errors.New("the cluster serves no model yet; see berth status")
+	for limit := time.Now().Add(modelPatience); ; time.Sleep(200 * time.Millisecond) {
+		if err := askJSON(ctx, http.MethodGet, strings.TrimSuffix(e.URL, "/")+"/v1/models", e.APIKey, nil, &list); err != nil {
+			return fmt.Errorf("%w (is a cluster up? try: berth up)", err)
+		}
+		if len(list.Data) > 0 {
+			break
+		}
+		if time.Now().After(limit) {
+			return errors.New("the cluster serves no model, or none that this key may use; see berth status")
+		}
 	}
 	e.Model = list.Data[0].ID
 	return nil
