@@ -44,9 +44,6 @@ func (r *Router) enter(q *request) error {
 		return r.capError(q, &d)
 	}
 	_, due := q.guest.estimate(q.reserve(&candidate{}))
-	if err := r.affords(v, q.guest); err != nil {
-		return err
-	}
 	t, err := r.queue.join(entry{
 		lane: q.model + "\x00" + q.card.print, tenant: q.guest.id, shared: q.guest.tenant != nil, tokens: len(q.prompt), due: due,
 	}, v, r.cfg.Now())

@@ -172,8 +172,7 @@ func TestPrefixDecides(t *testing.T) {
 func TestWrongCard(t *testing.T) { // R5
 	h := open(t, nil)
 	w := h.hire("w1", func(w *hand) { w.unready = "not for placing"; w.info.Card = make([]byte, 32) })
-	w.unready = ""
-	w.beat()
+	w.isUnready("")
 	var c clusterBody
 	h.await("the fault", func() bool {
 		h.operator("/admin/v1/cluster", 200, &c)

@@ -76,10 +76,25 @@ func (k *keyring) of(v *ledger.View) map[[sha256.Size]byte]string {
 // ledger is to be seeded with tenants.
 func (r *Router) closed(v *ledger.View) bool { return v.TenantsAt > 0 || len(r.cfg.Tenants) > 0 }
 
+// awake waits, once in the router's life, until its view has what the ledger had committed before: tenants too.
+func (r *Router) awake(ctx context.Context) error {
+	if r.woke.Load() {
+		return nil
+	}
+	err := r.quorum(ctx)
+	if err == nil {
+		r.woke.Store(true)
+	}
+	return err
+}
+
 // identify finds out who asks. No key and a wrong one are the same to it, down to the work that it does.
 func (r *Router) identify(v *ledger.View, header http.Header) (*guest, error) {
-	if !r.closed(v) {
+	switch {
+	case !r.closed(v):
 		return &guest{id: openTenant, group: openGroup}, nil
+	case v.TenantsAt == 0:
+		return nil, noQuorum(errUnseeded)
 	}
 	scheme, key, _ := strings.Cut(header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -120,10 +135,13 @@ func (r *Router) keyed(next http.Handler) http.Handler {
 			next.ServeHTTP(w, req)
 			return
 		}
-		g, err := r.identify(r.cfg.Ledger.View(), req.Header)
+		var g *guest
+		err := r.awake(req.Context())
+		if err == nil {
+			g, err = r.identify(r.cfg.Ledger.View(), req.Header)
+		}
 		if err != nil {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			r.refuse(w, req, asError(err))
+			r.answerError(w, req, err)
 			return
 		}
 		next.ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), guestKey{}, g)))

@@ -204,11 +204,21 @@ func (w *hand) speak(ctx context.Context, stream workerv1.Cluster_AttachClient) 
 }
 
 func (w *hand) heartbeat() *workerv1.Watched {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	beat := &workerv1.Heartbeat{Unready: w.unready, ChargedPages: 1}
 	return &workerv1.Watched{Kind: &workerv1.Watched_Heartbeat{Heartbeat: beat}}
 }
 
 func (w *hand) beat() { w.told <- w.heartbeat() }
+
+// isUnready makes the worker say from now on why it takes no work; "": it does.
+func (w *hand) isUnready(why string) {
+	w.mu.Lock()
+	w.unready = why
+	w.mu.Unlock()
+	w.beat()
+}
 
 // detach breaks the worker's line; the incarnation lives on.
 func (w *hand) detach() {

@@ -140,6 +140,9 @@ func (r *Router) refuse(w http.ResponseWriter, req *http.Request, e *Error) {
 	if after := e.retryAfter(); after != "" {
 		w.Header().Set("Retry-After", after)
 	}
+	if e.Status() == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
 	if err := writeJSON(w, r.cfg.WriteTimeout, e.Status(), errorBody(req, e)); err != nil {
 		r.cfg.Log.Debug("error not delivered", "request_id", requestID(req.Context()), "error", err.Error())
 	}

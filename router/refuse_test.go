@@ -121,15 +121,13 @@ func TestHealth(t *testing.T) { // R5
 	if r := h.do("GET", "/readyz", ""); r.status != 200 {
 		t.Errorf("%d %s", r.status, r.body)
 	}
-	w.unready = "its step hangs"
-	w.beat()
+	w.isUnready("its step hangs")
 	h.await("unreadiness", func() bool { return h.do("GET", "/readyz", "").status == 503 })
 	r := h.post("/v1/completions", `{"model":"tiny","prompt":"hi"}`)
 	if id, _ := r.fault(t); r.status != 503 || id != "WRK-001" || !r.retryAfter() {
 		t.Errorf("R5: an unready worker: %d %s", r.status, r.body)
 	}
-	w.unready = ""
-	w.beat()
+	w.isUnready("")
 	h.await("readiness", func() bool { return h.do("GET", "/readyz", "").status == 200 })
 	w.detach()
 	h.await("the worker to be gone", func() bool { return h.do("GET", "/readyz", "").status == 503 })

@@ -26,6 +26,7 @@ type Router struct {
 	conns     conns
 	bodies    room
 	keyring   keyring
+	woke      atomic.Bool // the view has been up to date once
 	queue     *queue
 	claims    claims
 	flights   flights

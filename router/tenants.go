@@ -200,6 +200,9 @@ func (r *Router) change(ctx context.Context, command func(v *ledger.View) (*ledg
 // errSeeded says that the ledger had tenants before.
 var errSeeded = errors.New("the ledger has had tenants before")
 
+// errUnseeded says that the ledger has none yet of the tenants that it is to have.
+var errUnseeded = errors.New("its first tenants are being put")
+
 // seed puts the configured tenants into a ledger that never had any. It is tried until it is known how it ends.
 func (r *Router) seed(ctx context.Context) {
 	if len(r.cfg.Tenants) == 0 {

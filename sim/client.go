@@ -93,6 +93,9 @@ func (c *cluster) ask(ctx context.Context, id string, q *Request, heard func()) 
 	}
 	req.Header.Set("X-Request-Id", id)
 	req.Header.Set("Content-Type", "application/json")
+	if q.Group != "" {
+		req.Header.Set("Authorization", "Bearer "+keyOf(q.Group))
+	}
 	res, err := c.browser().Do(req)
 	if err != nil {
 		return a, err
@@ -150,7 +153,7 @@ func (c *cluster) serve(i int) {
 	}
 	name := fmt.Sprintf("q%d", i)
 	for try := 1; ; try++ {
-		id, began := fmt.Sprintf("%s.%d-%s", name, try, q.Group), c.now()
+		id, began := fmt.Sprintf("%s.%d", name, try), c.now()
 		c.story.add(began, name, "asks")
 		a, err := c.ask(ctx, id, q, func() { c.story.add(c.now(), name, "hears") })
 		if ctx.Err() != nil && context.Cause(ctx) == errLeft {

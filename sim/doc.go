@@ -27,8 +27,7 @@
 // No decision is made again here. Instead of kernels there is a device whose pages hold hashes of prefixes, and instead of
 // TCP and files there is memory that takes its time. Programs are wired as in cmd, but for gRPC's keepalive. A kill cuts the
 // host off before its program is stopped, and spares what the ledger has handed to raft. What is not played yet: several
-// routers, for they do not forward to each other; a damaged or torn disk; moves. A share group is written into what the
-// router says, which has one for everybody.
+// routers; a damaged or torn disk; moves. Each share group has a tenant with an API key, some have a cap.
 //
 // What a seed fixes: the scenario; the delays of a connection by number of write, and of a disk; what steps cost; the
 // ledger's keys and nonces. What it does not fix: which of several goroutines goes first that can go at the same virtual

@@ -36,6 +36,12 @@ func Random(seed uint64) Scenario {
 		s.Network = time.Duration(1+rng.IntN(20)) * time.Millisecond
 	}
 	s.Disk = time.Duration(rng.IntN(8)) * time.Millisecond
+	s.Caps = map[string]int{}
+	for i := range groups {
+		if group := fmt.Sprint("g", i); rng.IntN(2) == 0 {
+			s.Caps[group] = s.wholeLife(group) * (100 + rng.IntN(150)) / 100
+		}
+	}
 	return s
 }
 

@@ -49,7 +49,7 @@ func (c *cluster) startRouter() error {
 		l = c.sabotage.ledger(l)
 	}
 	r, err := router.New(router.Config{
-		ID: routerName, Ledger: l, Session: grouped{session}, Log: c.log, Dial: c.dial(routerName, c.tapped()),
+		ID: routerName, Ledger: l, Session: session, Tenants: c.tenants(), Log: c.log, Dial: c.dial(routerName, c.tapped()),
 		QueueTimeout: 2 * patience, ResumeTimeout: time.Minute,
 	})
 	if err != nil {

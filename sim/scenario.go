@@ -1,9 +1,12 @@
 package sim
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"slices"
 	"time"
 
+	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
 	"github.com/berthd/berth/kvpool"
 )
 
@@ -15,6 +18,7 @@ type Scenario struct {
 	Guesses  int // that a branch may make in a step
 	Workers  []Worker
 	Requests []Request
+	Caps     map[string]int // pages of share groups; without one there is none
 	Faults   []Fault
 	Network  time.Duration // most of a usual delay of what is sent; 0: 1 ms
 	Disk     time.Duration // most of a write to the ledger's log; 0: none
@@ -29,7 +33,7 @@ type Worker struct {
 // Request is what a client asks, named q0, q1, and so on.
 type Request struct {
 	At      time.Duration
-	Group   string // share group
+	Group   string // share group, each with a tenant of its own; all of a scenario's requests have one, or none has
 	Prompts [][]int32
 	Max     int // tokens of a choice
 	N       int // choices of a prompt
@@ -64,6 +68,35 @@ func workerName(i int) string { return fmt.Sprintf("w%d", i+1) }
 
 // modelLen is the longest branch that workers allow.
 const modelLen = 512
+
+// tenants are those of the scenario's share groups. Every second one has three times the weight of the others.
+func (s *Scenario) tenants() (out []*ledgerv1.Tenant) {
+	for _, q := range s.Requests {
+		if q.Group == "" || slices.ContainsFunc(out, func(t *ledgerv1.Tenant) bool { return t.Id == q.Group }) {
+			continue
+		}
+		sum := sha256.Sum256([]byte(keyOf(q.Group)))
+		out = append(out, &ledgerv1.Tenant{
+			Id: q.Group, Weight: uint32(1 + 2*(len(out)%2)), Cap: uint64(s.Caps[q.Group]), Keys: [][]byte{sum[:]},
+		})
+	}
+	return out
+}
+
+// keyOf is the API key of a share group's tenant.
+func keyOf(group string) string { return "key-of-tenant-" + group }
+
+// wholeLife is the least cap under which each request of a share group fits.
+func (s *Scenario) wholeLife(group string) (pages int) {
+	for _, q := range s.Requests {
+		for _, p := range q.Prompts {
+			if q.Group == group {
+				pages = max(pages, min(q.N, s.Slots)*s.Geometry.Demand(len(p)+q.Max).Pages)
+			}
+		}
+	}
+	return pages
+}
 
 // fits is the least pages of a worker on which the longest of the requests fits alone.
 func fits(g kvpool.Geometry, requests []Request) int {

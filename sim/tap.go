@@ -8,32 +8,8 @@ import (
 
 	"google.golang.org/grpc"
 
-	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
 	workerv1 "github.com/berthd/berth/api/worker/v1"
-	"github.com/berthd/berth/router"
 )
-
-// A router has one share group for everybody. Where a scenario has several, a request's group is the end of its id, and
-// is written into what the router says of it to the ledger and to its worker. The prefix index of the router does not
-// know of it: it expects no hits there.
-func groupOf(requestID, or string) string {
-	if _, group, ok := strings.Cut(requestID, "-"); ok {
-		return group
-	}
-	return or
-}
-
-// grouped is the router's session, in which reservations carry their share group.
-type grouped struct{ router.Session }
-
-// Do implements router.Session.
-func (s grouped) Do(ctx context.Context, c *ledgerv1.Command) (*ledgerv1.Result, error) {
-	if r := c.GetReserve(); r != nil {
-		r.ShareGroup = groupOf(r.RequestId, r.ShareGroup)
-		r.Tenant = r.ShareGroup
-	}
-	return s.Session.Do(ctx, c)
-}
 
 // tapped listens to what the router and its workers say of requests.
 func (c *cluster) tapped() grpc.DialOption {
@@ -60,7 +36,6 @@ type tap struct {
 func (t *tap) SendMsg(m any) error {
 	if r, ok := m.(*workerv1.GenerateRequest); ok {
 		t.request = r.RequestId
-		r.ShareGroup = groupOf(r.RequestId, r.ShareGroup)
 		if t.cluster.pages != nil {
 			r.Pages = t.cluster.pages(r.Pages)
 		}
