@@ -122,13 +122,13 @@ func lockDir(dir string) (unlock func() error, err error) {
 }
 
 // raftConfig holds the timeouts that were measured: a leader is missed after 300 ms, below 100 ms a busy machine would
-// lose leaders that live.
+// lose leaders that live. It steps down no sooner, for the same reason.
 func raftConfig(c Config) *raft.Config {
 	r := raft.DefaultConfig()
 	r.LocalID = raft.ServerID(c.ID)
 	r.HeartbeatTimeout = 300 * time.Millisecond
 	r.ElectionTimeout = 300 * time.Millisecond
-	r.LeaderLeaseTimeout = 150 * time.Millisecond
+	r.LeaderLeaseTimeout = 300 * time.Millisecond
 	r.CommitTimeout = 5 * time.Millisecond // followers learn at most so much later that an entry is committed
 	r.MaxAppendEntries = 512
 	r.BatchApplyCh = true
