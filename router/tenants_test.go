@@ -341,3 +341,16 @@ func TestDeletedTenant(t *testing.T) {
 	}
 	h.await("the drain", h.drained)
 }
+
+// However many tenants there are, a hundred have series of their own.
+func TestTenantLabelsAreBounded(t *testing.T) {
+	h := open(t, nil)
+	labels := map[string]int{}
+	for i := range 2 * maxTenantLabels {
+		labels[h.router.trace.tenant(fmt.Sprint("t", i))]++
+		labels[h.router.trace.tenant(fmt.Sprint("t", i))]++
+	}
+	if len(labels) != maxTenantLabels+1 || labels["other"] != 2*maxTenantLabels || labels["t7"] != 2 {
+		t.Errorf("%d labels, %d of them other", len(labels), labels["other"])
+	}
+}

@@ -24,6 +24,9 @@ func (w *worker) serve(asker *reservation, branch uint32) uint64 {
 			w.give(x.of, x.need)
 		}
 	}
+	if len(stopped) > 0 {
+		stopped[0].state.stopped = true
+	}
 	if len(served) == 0 {
 		return 0
 	}
@@ -67,7 +70,6 @@ func (h *halt) at(x *waiter) bool {
 		return false
 	}
 	*h = append(*h, g)
-	g.state.stopped = true
 	return true
 }
 
