@@ -97,7 +97,7 @@ func (r *Router) awaitRoom(ctx, timer context.Context, q *request) (*decision, e
 				return nil, r.capError(q, &d)
 			}
 			if r.queue.park(q.ticket) {
-				r.awaitCap(timer, q, v)
+				r.awaitCap(timer, q, &d.Scored[0].candidate)
 				r.queue.unpark(q.ticket, r.cfg.Ledger.View())
 			}
 		default: // busy, or its workers are away for now
@@ -113,18 +113,17 @@ func (r *Router) awaitRoom(ctx, timer context.Context, q *request) (*decision, e
 	}
 }
 
-// awaitCap waits until less is claimed of a share group's cap, or it is another one.
-func (r *Router) awaitCap(timer context.Context, q *request, v *ledger.View) {
+// awaitCap waits until less is claimed of a share group's cap than a decision saw, or it is another one.
+func (r *Router) awaitCap(timer context.Context, q *request, seen *candidate) {
 	state := func(v *ledger.View) (claimed, cap uint64) {
 		if t := v.Tenant(q.guest.id); t != nil {
 			return t.Claim + r.claims.ofGroup(q.guest.group), t.Cap
 		}
 		return 0, 0
 	}
-	claimed, cap := state(v)
 	for {
 		changed, heard := r.cfg.Ledger.Changed(), r.bell.heard()
-		if now, other := state(r.cfg.Ledger.View()); now < claimed || other != cap {
+		if claimed, cap := state(r.cfg.Ledger.View()); claimed < seen.Claimed || cap != seen.Cap {
 			return
 		}
 		select {

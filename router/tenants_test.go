@@ -1,6 +1,7 @@
 package router
 
 import (
+	"context"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -352,5 +353,17 @@ func TestTenantLabelsAreBounded(t *testing.T) {
 	}
 	if len(labels) != maxTenantLabels+1 || labels["other"] != 2*maxTenantLabels || labels["t7"] != 2 {
 		t.Errorf("%d labels, %d of them other", len(labels), labels["other"])
+	}
+}
+
+// What was claimed when a request was stopped may be given up before it begins to wait: then it does not wait.
+func TestCapFreedBeforeTheWait(t *testing.T) {
+	h := open(t, nil)
+	h.tenant("red", `,"cap":100`)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	h.router.awaitCap(ctx, &request{guest: &guest{id: "red", group: "red"}}, &candidate{Cap: 100, Claimed: 60})
+	if ctx.Err() != nil {
+		t.Error("a request waits for what has happened already")
 	}
 }
