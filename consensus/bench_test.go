@@ -2,15 +2,11 @@ package consensus
 
 import (
 	"fmt"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 )
 
 // benchmarkReserve reserves through Session.Do. Nothing is given back, so the worker is large.
@@ -49,30 +45,10 @@ func benchmarkReserve(b *testing.B, n *Node, proposers int) {
 }
 
 // threeNodes are replicas on loopback, on disks of their own that are one disk; ready, the leader first.
-func threeNodes(b *testing.B) (nodes []*Node) {
-	var peers []Peer
-	var doors []net.Listener
-	for i := range 3 {
-		raft, rpc := listen(b), listen(b)
-		peers = append(peers, Peer{ID: fmt.Sprintf("n%d", i), Raft: raft.Addr().String(), RPC: rpc.Addr().String()})
-		raft.Close() // the node binds it
-		doors = append(doors, rpc)
-	}
-	for i, p := range peers {
-		n, err := Open(Config{ID: p.ID, Dir: b.TempDir(), Bind: p.Raft, Peers: peers,
-			Dial: []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}})
-		if err != nil {
-			b.Fatal(err)
-		}
-		s := grpc.NewServer()
-		n.RegisterRPC(s)
-		go s.Serve(doors[i])
-		b.Cleanup(func() {
-			n.Close()
-			s.Stop()
-		})
-		nodes = append(nodes, n)
-	}
+func threeNodes(b *testing.B) []*Node {
+	peers := realPeers(b)
+	nodes, stop := realNodes(b, peers, [3]string{b.TempDir(), b.TempDir(), b.TempDir()})
+	b.Cleanup(stop)
 	for _, n := range nodes {
 		eventually(b, n, func() bool { return n.Ready() == nil })
 	}
@@ -83,14 +59,6 @@ func threeNodes(b *testing.B) (nodes []*Node) {
 		return 1
 	})
 	return nodes
-}
-
-func listen(b *testing.B) net.Listener {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	return l
 }
 
 // BenchmarkReserve is the latency that one request sees, and the throughput of many at once.

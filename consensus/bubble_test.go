@@ -109,6 +109,7 @@ type box struct {
 	founders  []Peer
 	store     *raft.InmemStore
 	snapshots *raft.InmemSnapshotStore
+	identity  *identity
 	end       *raft.InmemTransport // of the node that runs, or ran last
 	node      *Node                // nil while none runs
 	rpc       *grpc.Server
@@ -147,6 +148,7 @@ func (b *bubble) box(founders []Peer) int {
 // wipe empties a box's disk.
 func (b *bubble) wipe(i int) {
 	b.boxes[i].store, b.boxes[i].snapshots = raft.NewInmemStore(), raft.NewInmemSnapshotStore()
+	b.boxes[i].identity = &identity{}
 }
 
 // start runs a node on what the box's disk has.
@@ -163,7 +165,7 @@ func (b *bubble) start(t *testing.T, i int) *Node {
 	}
 	end := x.end
 	n, err := start(c.withDefaults(), &seat{
-		log: x.store, stable: x.store, snapshots: x.snapshots, self: x.self, founders: x.founders,
+		log: x.store, stable: x.store, snapshots: x.snapshots, identity: x.identity, self: x.self, founders: x.founders,
 		listen: func() raft.Transport { return &wire{end, b.net} }, close: end.Close,
 		dial: func(to string) (*grpc.ClientConn, error) { return b.dial(x.self.RPC, to) },
 	})

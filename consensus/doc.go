@@ -33,6 +33,7 @@
 //     stops.
 //   - N7: a replica whose disk is empty has no vote before it has the log, unless all its peers say that there is no
 //     cluster.
+//   - N8: a replica speaks raft with those of its own cluster only, or with those that are of none yet.
 //
 // It never decides anything about pages, never blocks in Apply on anything but memory, and never retries a Tick: time
 // that was lost stays lost.

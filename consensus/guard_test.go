@@ -169,6 +169,7 @@ func TestUnknownEntryFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	do(t, s, drop(1)) // the session is open: nothing else is written
 	for changed := n.Changed(); len(n.Digests()) == 0; changed = n.Changed() {
 		select {
 		case <-changed: // the first tick; the next one is hours away

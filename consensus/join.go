@@ -64,7 +64,7 @@ func (n *Node) meet(ctx context.Context) (leader *Peer, why error) {
 	all.Wait()
 	clustered := false
 	for _, m := range replies {
-		if len(m.GetClusterId()) > 0 {
+		if len(m.GetClusterId()) > 0 || m.GetHasLog() {
 			clustered = true
 			if m.Leader != nil {
 				p := peerOf(m.Leader)
@@ -97,7 +97,7 @@ func (n *Node) meetOne(ctx context.Context, p Peer) (*ledgerv1.MeetReply, error)
 	if m.Id != p.ID {
 		return nil, fmt.Errorf("at %s is %s, not %s", p.RPC, m.Id, p.ID)
 	}
-	if len(m.ClusterId) == 0 && !slices.EqualFunc(m.Founders, n.seat.founders, func(m *ledgerv1.Member, p Peer) bool { return peerOf(m) == p }) {
+	if len(m.ClusterId) == 0 && !m.HasLog && !slices.EqualFunc(m.Founders, n.seat.founders, func(m *ledgerv1.Member, p Peer) bool { return peerOf(m) == p }) {
 		return nil, fmt.Errorf("%s was started with other peers: give all the same list", p.ID)
 	}
 	return m, nil
@@ -112,7 +112,7 @@ func (n *Node) join(ctx context.Context, leader Peer, empty bool) error {
 		return err
 	}
 	defer conn.Close()
-	q := &ledgerv1.JoinRequest{Member: n.seat.self.message(), Empty: empty, ClusterId: n.View().ClusterID}
+	q := &ledgerv1.JoinRequest{Member: n.seat.self.message(), Empty: empty, ClusterId: n.seat.identity.get()}
 	if r := n.raft(); r != nil {
 		q.Applied = r.AppliedIndex()
 	}
@@ -135,17 +135,16 @@ func (n *Node) join(ctx context.Context, leader Peer, empty bool) error {
 // greet sees to it that the cluster knows where this node is and, once it has caught up, counts its vote; and finds out
 // if it was removed: nobody tells who is no member any more.
 func (n *Node) greet(ctx context.Context) {
-	known := len(n.seat.founders) == 1
 	for {
 		select {
 		case <-n.config.Clock.After(greetPause):
 		case <-ctx.Done():
 			return
 		}
-		leader := n.leader()
+		leader, m := n.leader(), n.member(n.config.ID)
+		seated := m != nil && m.Voter && (m.Peer == n.seat.self || len(n.config.Peers) == 0)
 		switch {
-		case leader.ID == n.config.ID || leader.ID != "" && known:
-			known = true
+		case leader.ID == n.config.ID || leader.ID != "" && seated:
 			continue
 		case leader.ID == "" || leader.RPC == "":
 			found, err := n.meet(ctx)
@@ -159,7 +158,6 @@ func (n *Node) greet(ctx context.Context) {
 			n.fail(err)
 			return
 		}
-		known = err == nil
 	}
 }
 

@@ -270,3 +270,231 @@ func TestFollowerShowsWhatItAnswers(t *testing.T) {
 		}
 	})
 }
+
+// full starts three nodes and has them acknowledge some reserves.
+func full(t *testing.T, seed uint64, pages int) (b *bubble, w uint64) {
+	b = newBubble(t, 3, seed)
+	w = register(t, b.leader(nil), "w1", 1<<20, 1<<20)
+	for _, n := range b.nodes {
+		until(t, "ready", func() bool { return n.Ready() == nil })
+	}
+	b.reserves(t, b.leader(nil), w, pages)
+	return b, w
+}
+
+func (b *bubble) reserves(t *testing.T, n *Node, w uint64, pages int) {
+	s, err := n.OpenSession("r", 10*time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for range pages {
+		do(t, s, reserve("w1", w, 1))
+	}
+}
+
+// N7: all replicas start anew, and one has lost its disk: those that have a log know that there is a cluster, though none
+// leads it yet.
+func TestLostDiskAtACommonStart(t *testing.T) {
+	for seed := range uint64(6) {
+		synctest.Test(t, func(t *testing.T) {
+			b, w := full(t, seed, 5)
+			defer b.close(t)
+			b.net.isolate(addressOf(1), true, true)
+			b.reserves(t, b.leader(b.boxes[1].node), w, 100) // that node 1 does not have
+			for i := range 3 {
+				b.stop(t, i)
+			}
+			b.net.isolate("", false, false)
+			b.wipe(2)
+			for i := range 3 {
+				b.start(t, i)
+			}
+			time.Sleep(20 * time.Second)
+			for _, n := range b.nodes {
+				if err := n.Ready(); !errors.Is(err, ErrNoQuorum) && n.View().Worker("w1").Granted != 105 {
+					t.Errorf("seed %d, %s: N2: ready %v, %d of 105 pages granted", seed, n.config.ID, err, n.View().Worker("w1").Granted)
+				}
+			}
+		})
+	}
+}
+
+// N7: two of three disks are lost, and whatever the order of the starts: no cluster comes of it.
+func TestTwoLostDisks(t *testing.T) {
+	for seed := range uint64(6) {
+		synctest.Test(t, func(t *testing.T) {
+			b, _ := full(t, seed, 20)
+			defer b.close(t)
+			name := string(b.nodes[0].View().ClusterID)
+			for i := range 3 {
+				b.stop(t, i)
+			}
+			b.wipe(1)
+			b.wipe(2)
+			for _, i := range [][]int{{1, 2, 0}, {0, 1, 2}, {2, 0, 1}}[seed%3] {
+				b.start(t, i)
+			}
+			time.Sleep(20 * time.Second)
+			for _, n := range b.nodes {
+				if err := n.Ready(); err == nil || string(n.View().ClusterID) != "" && string(n.View().ClusterID) != name {
+					t.Errorf("seed %d, %s: N7: ready %v, cluster %x", seed, n.config.ID, err, n.View().ClusterID)
+				}
+			}
+		})
+	}
+}
+
+// The leader is lost while a replica without its disk joins: it stays a member, and gets its vote from the next one.
+func TestLeaderLostDuringAJoin(t *testing.T) {
+	for seed := range uint64(12) {
+		synctest.Test(t, func(t *testing.T) {
+			b, _ := full(t, seed, 1)
+			defer b.close(t)
+			leader, lost := b.leader(nil), 0
+			if b.boxes[0].node == leader {
+				lost = 1
+			}
+			b.stop(t, lost)
+			b.wipe(lost)
+			n := b.start(t, lost)
+			until(t, "the leader to begin", func() bool { m := leader.member(n.config.ID); return m == nil || !m.Voter })
+			time.Sleep(time.Duration(seed) * 200 * time.Microsecond)
+			b.net.isolate(leader.seat.transport.LocalAddr(), true, true)
+			time.Sleep(3 * time.Second)
+			b.net.isolate("", false, false)
+			until(t, "the replica votes", func() bool { return n.Ready() == nil && voters(n) == 3 })
+		})
+	}
+}
+
+// A removed replica that is added again at once gets its vote again, or says that it was removed.
+func TestRemovedAndAdded(t *testing.T) {
+	for _, gap := range []time.Duration{0, 100 * time.Millisecond, 500 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			b, _ := full(t, 3, 1)
+			defer b.close(t)
+			leader := b.leader(nil)
+			x := b.boxes[0]
+			if x.node == leader {
+				x = b.boxes[1]
+			}
+			if err := leader.RemoveMember(t.Context(), x.self.ID); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(gap)
+			if err := leader.AddMember(t.Context(), x.self); err != nil {
+				t.Fatal(err)
+			}
+			until(t, "a vote, or a word", func() bool { return voters(leader) == 3 || errors.Is(x.node.failure(), ErrRemoved) })
+		})
+	}
+}
+
+// A removal that would leave no quorum is refused.
+func TestRemoveKeepsAQuorum(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := full(t, 4, 1)
+		defer b.close(t)
+		leader := b.leader(nil)
+		var others []int
+		for i, x := range b.boxes {
+			if x.node != leader {
+				others = append(others, i)
+			}
+		}
+		b.stop(t, others[0])
+		until(t, "the leader to miss it", func() bool { return len(leader.followers.list()) == 1 })
+		if err := leader.RemoveMember(t.Context(), b.boxes[others[1]].self.ID); !errors.Is(err, ErrMember) {
+			t.Errorf("the one that makes the quorum: %v", err)
+		}
+		if err := leader.RemoveMember(t.Context(), b.boxes[others[0]].self.ID); err != nil {
+			t.Errorf("the one that is away: %v", err)
+		}
+		until(t, "two voters", func() bool { return voters(leader) == 2 && leader.Ready() == nil })
+	})
+}
+
+// N8: a disk of another cluster, with the same names, is refused by those whose log it would take the place of.
+func TestForeignDisk(t *testing.T) {
+	peers := realPeers(t)
+	dirs := [2][3]string{}
+	for c := range dirs {
+		for i := range dirs[c] {
+			dirs[c][i] = t.TempDir()
+		}
+	}
+	// The second cluster has the higher term and the longer log.
+	for c, commands := range []int{20, 200} {
+		nodes, stop := realNodes(t, peers, dirs[c])
+		for _, n := range nodes {
+			eventually(t, n, func() bool { return n.Ready() == nil })
+		}
+		for range c * 3 {
+			if err := leaderOf(t, nodes).raft().LeadershipTransfer().Error(); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, nodes[0], func() bool { return nodes[0].Ready() == nil })
+		}
+		s, err := nodes[0].OpenSession("r", time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := register(t, nodes[0], "w1", 1<<20, 1<<20)
+		for range commands {
+			do(t, s, reserve("w1", w, 1))
+		}
+		s.Close()
+		stop()
+	}
+	nodes, stop := realNodes(t, peers, [3]string{dirs[0][0], dirs[0][1], dirs[1][2]})
+	defer stop()
+	select {
+	case err := <-nodes[2].Failed():
+		if !errors.Is(err, ErrForeign) {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the foreign replica goes on")
+	}
+	for _, n := range nodes[:2] {
+		eventually(t, n, func() bool { return n.Ready() == nil })
+		if got := n.View().Worker("w1").Granted; got != 20 || n.failure() != nil {
+			t.Errorf("%s: %d pages granted, want 20; %v", n.config.ID, got, n.failure())
+		}
+	}
+}
+
+func leaderOf(t *testing.T, nodes []*Node) *Node {
+	for limit := time.Now().Add(10 * time.Second); time.Now().Before(limit); time.Sleep(5 * time.Millisecond) {
+		for _, n := range nodes {
+			if n.leads() && n.Ready() == nil {
+				return n
+			}
+		}
+	}
+	t.Fatal("nobody leads")
+	return nil
+}
+
+// N8: who may speak raft with whom.
+func TestAdmits(t *testing.T) {
+	a, b := []byte("cluster a"), []byte("cluster b")
+	for _, c := range []struct {
+		mine, theirs []byte
+		alone, well  bool
+	}{
+		{nil, nil, false, true}, // founders
+		{nil, nil, true, true},
+		{a, nil, false, true}, // a leader to one that joins
+		{nil, a, false, true}, // and that one to it
+		{a, a, false, true},
+		{a, a, true, true},
+		{a, b, false, false},
+		{nil, a, true, false}, // one that lost its disk, was told to be alone, and has the address of a member
+	} {
+		if err := admits(c.mine, c.theirs, c.alone); (err == nil) != c.well {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}

@@ -19,6 +19,7 @@ type machine struct {
 
 	digests digests
 
+	identity   *identity
 	audit      Audit       // nil: nobody looks
 	fail       func(error) // tells the node that it cannot go on
 	stopped    error       // nothing is applied after an entry that could not be: the replicas would differ
@@ -31,8 +32,8 @@ type published struct {
 	changed chan struct{}
 }
 
-func newMachine(fail func(error), audit Audit) *machine {
-	m := &machine{state: ledger.New(), fail: fail, audit: audit}
+func newMachine(i *identity, fail func(error), audit Audit) *machine {
+	m := &machine{state: ledger.New(), identity: i, fail: fail, audit: audit}
 	m.published.Store(&published{view: m.state.View(), changed: make(chan struct{})})
 	return m
 }
@@ -93,6 +94,9 @@ func (m *machine) applyEntry(e *ledgerv1.Entry) []*ledgerv1.Result {
 
 func (m *machine) publish() {
 	next := &published{view: m.state.View(), changed: make(chan struct{})}
+	if err := m.identity.is(next.view.ClusterID); err != nil {
+		m.fail(err)
+	}
 	close(m.published.Swap(next).changed)
 }
 
@@ -111,6 +115,9 @@ func (m *machine) Restore(from io.ReadCloser) error {
 	if err != nil {
 		m.unrestored = err
 		return err
+	}
+	if shown := m.state.Revision(); state.Revision() < shown { // raft sends a newer one then
+		return fmt.Errorf("the snapshot is of revision %d, and %d was shown already", state.Revision(), shown)
 	}
 	m.state = state
 	m.publish()

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"google.golang.org/grpc/codes"
@@ -122,11 +123,26 @@ func (n *Node) change(ctx context.Context, q *ledgerv1.ChangeRequest, here func(
 	_, err = ledgerv1.NewReplicaClient(conn).Change(ctx, q)
 	switch status.Code(err) {
 	case codes.OK:
+		n.showsChange(ctx, q)
 		return nil
 	case codes.FailedPrecondition:
-		return fmt.Errorf("%w: %s", ErrMember, status.Convert(err).Message())
+		return fmt.Errorf("%w: %s", ErrMember, strings.TrimPrefix(status.Convert(err).Message(), ErrMember.Error()+": "))
 	}
 	return fmt.Errorf("%w: the leader %s: %w", ErrNoQuorum, leader.ID, err)
+}
+
+// showsChange waits until this node's own list of members has a change that the leader made, if that does not take long.
+func (n *Node) showsChange(ctx context.Context, q *ledgerv1.ChangeRequest) {
+	for range 100 {
+		if there := n.member(q.GetAdd().GetId()+q.GetRemove()) != nil; there == (q.Add != nil) {
+			return
+		}
+		select {
+		case <-n.config.Clock.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func (n *Node) add(p Peer) error {
@@ -156,10 +172,14 @@ func (n *Node) add(p Peer) error {
 func (n *Node) remove(id string) error {
 	n.seats.Lock()
 	defer n.seats.Unlock()
-	voters := 0
+	voters, online := 0, 0
+	heard := append(n.followers.list(), n.config.ID)
 	for _, m := range n.Members() {
 		if m.Voter && m.ID != id {
 			voters++
+			if slices.Contains(heard, m.ID) {
+				online++
+			}
 		}
 	}
 	switch {
@@ -167,6 +187,9 @@ func (n *Node) remove(id string) error {
 		return fmt.Errorf("%w: there is no replica %s", ErrMember, id)
 	case voters == 0:
 		return fmt.Errorf("%w: no other replica than %s has a vote", ErrMember, id)
+	case 2*online <= voters:
+		return fmt.Errorf("%w: without %s, %d of %d votes would be there, which is no quorum: remove who is away first, or start it",
+			ErrMember, id, online, voters)
 	}
 	if err := n.raft().RemoveServer(raft.ServerID(id), 0, 0).Error(); err != nil {
 		return fmt.Errorf("%w: remove %s: %w", ErrNoQuorum, id, err)

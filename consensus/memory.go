@@ -14,6 +14,7 @@ type Memory struct {
 
 	log       *raft.InmemStore
 	snapshots *raft.InmemSnapshotStore
+	identity  identity
 }
 
 // NewMemory returns an empty disk.
@@ -29,7 +30,8 @@ func (m *Memory) Open(c Config) (*Node, error) {
 	self := peerAt(c.ID, address)
 	s := &seat{
 		log: sealed{slowLog{m.log, m.Write}}, stable: m.log, snapshots: m.snapshots, self: self, founders: []Peer{self},
-		listen: func() raft.Transport { return end }, close: end.Close,
+		identity: &m.identity,
+		listen:   func() raft.Transport { return end }, close: end.Close,
 	}
 	n, err := start(c, s)
 	if err != nil {

@@ -20,6 +20,7 @@ type Node struct {
 	core    atomic.Pointer[raft.Raft] // nil until the node has its seat
 	machine *machine
 	log     *guard
+	history bool // the disk had a log when the node was opened
 	commits *committer
 
 	stop   <-chan struct{} // closed by Close
@@ -71,9 +72,12 @@ func start(c Config, s *seat) (*Node, error) {
 		scope:  func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
 		broken: make(chan struct{}), failed: make(chan error, 1),
 	}
-	n.machine = newMachine(n.fail, c.Audit)
+	n.machine = newMachine(s.identity, n.fail, c.Audit)
 	n.log = &guard{LogStore: s.log, dir: c.Dir, fail: n.fail}
 	exists, err := n.inspect()
+	if err == nil && !exists {
+		err = s.identity.forget()
+	}
 	alone := !exists && len(s.founders) == 1
 	if err == nil && (exists || alone) {
 		err = n.enter(rc, alone)
@@ -126,7 +130,14 @@ func (n *Node) inspect() (exists bool, err error) {
 		return false, fmt.Errorf("the log in %s ends at entry %d, and entries up to %d were committed: its end %w",
 			dir, last, committed, errLost)
 	}
+	n.history = last > 1
 	return exists, nil
+}
+
+// hasLog says whether there is more on the disk than the first entry of a cluster that is being founded.
+func (n *Node) hasLog() bool {
+	r := n.raft()
+	return n.history || r != nil && r.LastIndex() > 1
 }
 
 // enter starts raft from what is on the disk, which is written first if a cluster is to be founded.

@@ -1,8 +1,11 @@
 package consensus
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/hashicorp/raft"
@@ -15,23 +18,38 @@ type Peer struct {
 	ID, Raft, RPC string
 }
 
+// saneID is a name that flags, files and addresses can carry.
+var saneID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+
 // ParsePeer reads ID=HOST:PORT/HOST:PORT, raft's address and gRPC's.
 func ParsePeer(s string) (Peer, error) {
-	id, addresses, named := strings.Cut(s, "=")
+	id, addresses, _ := strings.Cut(s, "=")
 	p := peerAt(id, raft.ServerAddress(addresses))
-	if !named || id == "" || p.RPC == "" {
-		return Peer{}, fmt.Errorf("peer %q: want ID=HOST:PORT/HOST:PORT, the raft and the gRPC address", s)
+	if err := p.check(); err != nil {
+		return Peer{}, fmt.Errorf("peer %q: %w; want ID=HOST:PORT/HOST:PORT, the raft and the gRPC address", s, err)
+	}
+	return p, nil
+}
+
+// check says why others could not name or reach the peer.
+func (p Peer) check() error {
+	if !saneID.MatchString(p.ID) {
+		return errors.New("its name has other characters than letters, digits, '.', '_' and '-', or more than 128")
 	}
 	for _, address := range []string{p.Raft, p.RPC} {
 		host, port, err := net.SplitHostPort(address)
 		if err != nil {
-			return Peer{}, fmt.Errorf("peer %q: %w", s, err)
+			return err
 		}
-		if ip := net.ParseIP(host); host == "" || port == "" || ip != nil && ip.IsUnspecified() {
-			return Peer{}, fmt.Errorf("peer %q: %s is no address that others can reach", s, address)
+		number, err := strconv.ParseUint(port, 10, 16)
+		if ip := net.ParseIP(host); err != nil || number == 0 || host == "" || strings.ContainsAny(host, "/=,") || ip != nil && ip.IsUnspecified() {
+			return fmt.Errorf("%s is no address that others can reach", address)
 		}
 	}
-	return p, nil
+	if p.Raft == p.RPC {
+		return errors.New("raft and gRPC have the same address")
+	}
+	return nil
 }
 
 // String is what ParsePeer reads.

@@ -30,7 +30,7 @@ func (n *Node) RegisterRPC(s grpc.ServiceRegistrar) {
 
 // Meet implements ledger.v1.Replica.
 func (r replica) Meet(context.Context, *ledgerv1.MeetRequest) (*ledgerv1.MeetReply, error) {
-	m := &ledgerv1.MeetReply{Id: r.config.ID, ClusterId: r.View().ClusterID}
+	m := &ledgerv1.MeetReply{Id: r.config.ID, ClusterId: r.seat.identity.get(), HasLog: r.hasLog()}
 	for _, p := range r.seat.founders {
 		m.Founders = append(m.Founders, p.message())
 	}
@@ -48,7 +48,7 @@ func (r replica) Join(_ context.Context, q *ledgerv1.JoinRequest) (*ledgerv1.Joi
 	if err := r.rules(); err != nil {
 		return nil, err
 	}
-	if len(q.ClusterId) > 0 && string(q.ClusterId) != string(r.View().ClusterID) {
+	if len(q.ClusterId) > 0 && string(q.ClusterId) != string(r.seat.identity.get()) {
 		return nil, status.Errorf(codes.FailedPrecondition, "%s is of another cluster", q.GetMember().GetId())
 	}
 	r.seats.Lock()
@@ -82,9 +82,12 @@ func (n *Node) seatOf(m *Member, q *ledgerv1.JoinRequest) (voter bool, err error
 	case m.ID == n.config.ID:
 		return m.Voter, nil
 	case q.Empty:
-		// What it acknowledged before is lost: it may not be one of those who vote for a log without that.
-		if err := core.RemoveServer(seat.ID, 0, 0).Error(); err != nil {
-			return false, err
+		// What it acknowledged before is lost: it may not be one of those who vote for a log without that. It stays a member
+		// at each step, whoever leads after it.
+		if m.Voter {
+			if err := core.DemoteVoter(seat.ID, 0, 0).Error(); err != nil {
+				return false, err
+			}
 		}
 		n.config.Log.Info("replica joins", "replica", m.ID, "address", string(seat.Address))
 		return false, core.AddNonvoter(seat.ID, seat.Address, 0, 0).Error()

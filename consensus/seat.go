@@ -25,6 +25,7 @@ type seat struct {
 	stable    raft.StableStore
 	snapshots raft.SnapshotStore
 	mark      mark // no path: there is no disk
+	identity  *identity
 	// listen opens the transport: not before the node has its seat, since raft would answer who asks for a vote.
 	listen    func() raft.Transport
 	transport raft.Transport // nil before
@@ -86,13 +87,17 @@ func openSeat(c Config) (_ *seat, err error) {
 		}
 		return nil
 	})
+	identity, err := openIdentity(filepath.Join(c.Dir, "cluster"))
+	if err != nil {
+		return nil, fmt.Errorf("open the ledger in %s: %w", c.Dir, err)
+	}
 	self, founders := c.peers(bound.Addr().String())
 	return &seat{
 		log: cache, stable: wal, snapshots: snapshots, mark: mark{filepath.Join(c.Dir, "committed")},
-		self: self, founders: founders, close: closeAll,
+		identity: identity, self: self, founders: founders, close: closeAll,
 		listen: func() raft.Transport {
 			return raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-				Stream: streams{bound, self.address()}, MaxPool: 3, Timeout: 10 * time.Second, Logger: logger,
+				Stream: streams{bound, self.address(), identity, len(founders) == 1}, MaxPool: 3, Timeout: 10 * time.Second, Logger: logger,
 			})
 		},
 		dial: func(address string) (*grpc.ClientConn, error) { return grpc.NewClient(address, c.Dial...) },

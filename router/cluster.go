@@ -168,6 +168,9 @@ func (l *line) tell(ctx context.Context, heard <-chan error) error {
 			newest, next = max(newest, next.result.GetRevision()), nil
 		case <-changed:
 		case <-l.renewed:
+			if l.cfg.Ledger.Ready() != nil {
+				continue // who cannot pass it on has not taken it: the worker goes elsewhere
+			}
 			if err := l.stream.Send(renewedMessage); err != nil {
 				return err
 			}

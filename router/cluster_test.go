@@ -5,8 +5,10 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -14,6 +16,7 @@ import (
 
 	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
 	workerv1 "github.com/berthd/berth/api/worker/v1"
+	"github.com/berthd/berth/consensus"
 	"github.com/berthd/berth/kvpool"
 )
 
@@ -140,6 +143,47 @@ func TestCacheEvents(t *testing.T) { // R6
 	h.await("R6: the new truth", entries(1))
 	w.detach()
 	h.await("R6: nothing of a worker that is gone", entries(0))
+}
+
+// R5: a worker that says nothing, though its stream is up, is not placed on, and the reason is told; it may come back.
+func TestMuteWorker(t *testing.T) {
+	h := open(t, nil)
+	w := h.hire("w1", nil)
+	w.mute.Store(true)
+	h.await("the worker to be given up", func() bool { return h.do("GET", "/readyz", "").status == 503 })
+	var c clusterBody
+	h.await("the reason", func() bool {
+		h.operator("/admin/v1/cluster", 200, &c)
+		return c.Workers[0].State == stateReady || strings.Contains(c.Workers[0].Why, "said nothing")
+	})
+	w.mute.Store(false)
+	h.await("the worker to be back", func() bool { return h.do("GET", "/readyz", "").status == 200 })
+}
+
+// A router that cannot commit does not take renewals: its workers go elsewhere in time.
+func TestRenewals(t *testing.T) {
+	ledger := &sullen{}
+	h := open(t, func(c *Config) {
+		ledger.Node = c.Ledger.(*consensus.Node)
+		c.Ledger = ledger
+	})
+	w := h.hire("w1", nil)
+	renew := func() int {
+		w.out <- &workerv1.FromWorker{Kind: &workerv1.FromWorker_Renewal{Renewal: &workerv1.Renewal{}}}
+		time.Sleep(50 * time.Millisecond)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.renewals
+	}
+	h.await("an answer", func() bool { return renew() > 0 })
+	ledger.lost.Store(true)
+	time.Sleep(100 * time.Millisecond)
+	before := renew()
+	if renew() != before {
+		t.Error("a router without a quorum takes a renewal")
+	}
+	ledger.lost.Store(false)
+	h.await("an answer again", func() bool { return renew() > before })
 }
 
 // A worker whose cache has the prompt is chosen, and a card that is not the registered one is not served.

@@ -3,7 +3,9 @@ package router
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -42,6 +44,7 @@ type hand struct {
 	out     chan *workerv1.FromWorker
 	told    chan *workerv1.Watched
 	lined   context.Context // ends with the line
+	mute    atomic.Bool     // it has no heartbeats
 	session uint64
 	server  *grpc.Server
 	stop    context.CancelFunc
@@ -58,6 +61,7 @@ type hand struct {
 	stops    []*workerv1.StopRequest
 	notices  []*workerv1.Notice
 	watches  int      // streams that were begun
+	renewals int      // that were answered
 	order    []uint64 // sequences in the order of their results
 }
 
@@ -176,10 +180,19 @@ func (w *hand) Watch(r *workerv1.WatchRequest, s grpc.ServerStreamingServer[work
 	w.mu.Lock()
 	w.watches++
 	w.mu.Unlock()
+	beat := time.NewTicker(time.Second)
+	defer beat.Stop()
 	for {
 		select {
 		case m := <-w.told:
 			if err := s.Send(m); err != nil {
+				return err
+			}
+		case <-beat.C:
+			if w.mute.Load() {
+				continue
+			}
+			if err := s.Send(w.heartbeat()); err != nil {
 				return err
 			}
 		case <-lined.Done():
@@ -241,6 +254,8 @@ func (w *hand) listen(m *workerv1.ToWorker) {
 		if done := w.results[k.Result.Sequence]; done != nil {
 			done <- k.Result.Result
 		}
+	case *workerv1.ToWorker_Renewed:
+		w.renewals++
 	case *workerv1.ToWorker_Notice:
 		w.notices = append(w.notices, k.Notice)
 		for _, id := range k.Notice.Orphans {

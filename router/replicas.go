@@ -20,8 +20,8 @@ func (r *Router) addMember(w http.ResponseWriter, req *http.Request) error {
 	if err := json.NewDecoder(http.MaxBytesReader(w, req.Body, 1<<16)).Decode(&body); err != nil {
 		return invalid("", `want {"raft": "host:port", "rpc": "host:port"}: %v`, err)
 	}
-	p := consensus.Peer{ID: req.PathValue("id"), Raft: body.Raft, RPC: body.RPC}
-	if _, err := consensus.ParsePeer(p.String()); err != nil {
+	p, err := consensus.ParsePeer(req.PathValue("id") + "=" + body.Raft + "/" + body.RPC)
+	if err != nil {
 		return invalid("", "%v", err)
 	}
 	return r.changeMembers(w, req, func(ctx context.Context) error { return r.cfg.Ledger.AddMember(ctx, p) })
@@ -59,7 +59,8 @@ const (
 	replicaLeads   = "leads"
 	replicaFollows = "follows"
 	replicaJoins   = "joins" // it receives the log and has no vote yet
-	replicaAway    = "away"  // the leader does not hear from it, or there is none
+	replicaAway    = "away"  // the leader does not hear from it
+	replicaUnknown = "no leader could say"
 )
 
 // replicas are those of the ledger, as far as this one knows.
@@ -72,6 +73,8 @@ func (r *Router) replicas(ctx context.Context) []replicaBody {
 	for _, m := range r.cfg.Ledger.Members() {
 		state := replicaFollows
 		switch {
+		case leader == "":
+			state = replicaUnknown
 		case !slices.Contains(online, m.ID):
 			state = replicaAway
 		case m.ID == leader:

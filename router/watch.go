@@ -17,6 +17,8 @@ const (
 	// watchPause is between two tries to reach a worker, at first; it doubles up to maxWatchPause.
 	watchPause    = 50 * time.Millisecond
 	maxWatchPause = time.Second
+	// watchSilence is how long a worker may say nothing: it has a heartbeat at least once a second.
+	watchSilence = 5 * time.Second
 )
 
 // living is an incarnation that the ledger knows.
@@ -85,6 +87,8 @@ func (r *Router) watch(ctx context.Context, at living, info *ledgerv1.WorkerInfo
 	}
 }
 
+var errSilent = fmt.Errorf("it has said nothing for %v", watchSilence)
+
 // watchOnce is one stream: the worker is a member from its first word on.
 func (r *Router) watchOnce(ctx context.Context, at living, info *ledgerv1.WorkerInfo) error {
 	conn, release, err := r.conns.use(info.GetAddress())
@@ -93,13 +97,23 @@ func (r *Router) watchOnce(ctx context.Context, at living, info *ledgerv1.Worker
 	}
 	defer release()
 	conn.ResetConnectBackoff()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silent := time.AfterFunc(watchSilence, func() { cancel(errSilent) })
+	defer silent.Stop()
 	stream, err := workerv1.NewWorkerClient(conn).Watch(ctx, &workerv1.WatchRequest{Incarnation: at.incarnation})
 	if err != nil {
 		return err
 	}
-	first, err := stream.Recv()
+	hear := func() (*workerv1.Watched, error) {
+		w, err := stream.Recv()
+		if err != nil && context.Cause(ctx) == errSilent { //nolint:errorlint // the very same error
+			return nil, errSilent
+		}
+		silent.Reset(watchSilence)
+		return w, err
+	}
+	first, err := hear()
 	if err != nil {
 		return err
 	}
@@ -115,7 +129,7 @@ func (r *Router) watchOnce(ctx context.Context, at living, info *ledgerv1.Worker
 		r.members.leave(m)
 	}()
 	for told := uint64(0); ; {
-		w, err := stream.Recv()
+		w, err := hear()
 		if err != nil {
 			return err
 		}

@@ -67,7 +67,7 @@ func (w *Worker) Watch(r *workerv1.WatchRequest, stream grpc.ServerStreamingServ
 
 // narrate sends a router what it watches, until it leaves or the incarnation ends.
 func (w *Worker) narrate(e *engine, v *watcher, stream grpc.ServerStreamingServer[workerv1.Watched]) error {
-	tick := time.NewTicker(w.cfg.Lease / 3)
+	tick := time.NewTicker(min(w.cfg.Lease/3, time.Second))
 	defer tick.Stop()
 	for beat := true; ; {
 		events, due := v.pending()

@@ -50,7 +50,10 @@ func run(c *config) error {
 		return err
 	}
 	defer l.close()
-	dial := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
+	dial := []grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
+	}
 	node, err := consensus.Open(consensus.Config{
 		ID: c.ID, Dir: filepath.Join(c.Data, "ledger"), Bind: c.Raft, RPC: l.rpc.Addr().String(), Peers: c.peers, Dial: dial, Log: log,
 	})

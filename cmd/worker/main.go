@@ -100,7 +100,7 @@ func (c *config) settle(rpc net.Addr) {
 
 // serve runs the servers and the worker until a signal, a failure, or another process takes the name.
 func serve(ctx context.Context, stop func(), c *config, log *slog.Logger, w *worker.Worker, tel *telemetry.Telemetry, rpc, web net.Listener) error {
-	server := grpc.NewServer()
+	server := grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}))
 	workerv1.RegisterWorkerServer(server, w)
 	alive := health.NewServer()
 	healthv1.RegisterHealthServer(server, alive)

@@ -140,7 +140,10 @@ type MeetReply struct {
 	// Who leads, as far as it knows.
 	Leader *Member `protobuf:"bytes,4,opt,name=leader,proto3" json:"leader,omitempty"`
 	// If it leads: whose lines are up.
-	Followers     []string `protobuf:"bytes,5,rep,name=followers,proto3" json:"followers,omitempty"`
+	Followers []string `protobuf:"bytes,5,rep,name=followers,proto3" json:"followers,omitempty"`
+	// Its disk has more than the first entry of a cluster that is being founded: there is one, even if the replica can't say
+	// its name yet.
+	HasLog        bool `protobuf:"varint,6,opt,name=has_log,json=hasLog,proto3" json:"has_log,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -208,6 +211,13 @@ func (x *MeetReply) GetFollowers() []string {
 		return x.Followers
 	}
 	return nil
+}
+
+func (x *MeetReply) GetHasLog() bool {
+	if x != nil {
+		return x.HasLog
+	}
+	return false
 }
 
 type JoinRequest struct {
@@ -849,14 +859,15 @@ const file_api_ledger_v1_replica_proto_rawDesc = "" +
 	"\x04raft\x18\x02 \x01(\tR\x04raft\x12\x10\n" +
 	"\x03rpc\x18\x03 \x01(\tR\x03rpc\x12\x14\n" +
 	"\x05voter\x18\x04 \x01(\bR\x05voter\"\r\n" +
-	"\vMeetRequest\"\xbe\x01\n" +
+	"\vMeetRequest\"\xd7\x01\n" +
 	"\tMeetReply\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x02 \x01(\fR\tclusterId\x123\n" +
 	"\bfounders\x18\x03 \x03(\v2\x17.berth.ledger.v1.MemberR\bfounders\x12/\n" +
 	"\x06leader\x18\x04 \x01(\v2\x17.berth.ledger.v1.MemberR\x06leader\x12\x1c\n" +
-	"\tfollowers\x18\x05 \x03(\tR\tfollowers\"\x8d\x01\n" +
+	"\tfollowers\x18\x05 \x03(\tR\tfollowers\x12\x17\n" +
+	"\ahas_log\x18\x06 \x01(\bR\x06hasLog\"\x8d\x01\n" +
 	"\vJoinRequest\x12/\n" +
 	"\x06member\x18\x01 \x01(\v2\x17.berth.ledger.v1.MemberR\x06member\x12\x14\n" +
 	"\x05empty\x18\x02 \x01(\bR\x05empty\x12\x18\n" +
