@@ -56,7 +56,7 @@ func (r *Router) prepare(ctx context.Context, f *fields, chat bool) ([]*request,
 		return nil, err
 	}
 	g := guestOf(ctx)
-	k, err := r.lookup(g, name)
+	k, err := r.lookup(ctx, g, name)
 	if err != nil {
 		return nil, err
 	}

@@ -42,8 +42,9 @@ func (s *members) join(m *member) {
 // lost notes why an incarnation is not watched.
 func (s *members) lost(at living, why string) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.faults[at] = why
+	s.mu.Unlock()
+	s.bell.ring()
 }
 
 // forget drops what is known of an incarnation that has ended.

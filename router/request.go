@@ -1,7 +1,9 @@
 package router
 
 import (
+	"context"
 	"fmt"
+	"time"
 
 	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
 	workerv1 "github.com/berthd/berth/api/worker/v1"
@@ -38,10 +40,35 @@ func (q *request) isAdmitted() bool { return q.admitted || q.batch != nil && q.b
 // total is the length of the branch at its end.
 func (q *request) total() int { return len(q.prompt) + q.maxTokens }
 
-// lookup finds a model by one of its names, if the guest may use it: the card that most of its attached workers have.
-func (r *Router) lookup(g *guest, name string) (*card, error) {
+// loadPatience is how long a request waits for the card of a worker that has just been met, as all are by a router that has
+// just been started.
+const loadPatience = 2 * time.Second
+
+// lookup finds a model by one of its names, if the guest may use it: the card that most of its watched workers have.
+func (r *Router) lookup(ctx context.Context, g *guest, name string) (*card, error) {
+	patience, stop := context.WithTimeout(ctx, loadPatience)
+	defer stop()
+	for {
+		heard := r.bell.heard()
+		k, loading, err := r.lookupNow(g, name)
+		if !loading {
+			return k, err
+		}
+		select {
+		case <-heard:
+		case <-patience.Done():
+			if ctx.Err() != nil {
+				return nil, errGone
+			}
+			return nil, err
+		}
+	}
+}
+
+// lookupNow is lookup as things are; loading: there is an error now, and soon there may be none.
+func (r *Router) lookupNow(g *guest, name string) (k *card, loading bool, err error) {
 	if !g.may(name) && knownModel(r.cfg.Ledger.View(), name) {
-		return nil, forbiddenModel(name)
+		return nil, false, forbiddenModel(name)
 	}
 	known, fault := false, "none is attached"
 	votes := map[*card]int{}
@@ -55,11 +82,13 @@ func (r *Router) lookup(g *guest, name string) (*card, error) {
 		m, attached := members[w.Name]
 		switch {
 		case !attached || m.incarnation != w.Incarnation:
+			loading = loading || w.Incarnation != 0 && r.members.fault(living{w.Name, w.Incarnation}) == ""
 			continue
 		case m.card == nil:
 			if fault = "its tokenizer is being fetched"; m.cardFault != "" {
 				fault = m.cardFault
 			}
+			loading = loading || m.cardFault == ""
 			continue
 		}
 		votes[m.card]++
@@ -69,11 +98,11 @@ func (r *Router) lookup(g *guest, name string) (*card, error) {
 	}
 	switch {
 	case best != nil:
-		return best, nil
+		return best, false, nil
 	case known:
-		return nil, noWorker(name, fault)
+		return nil, loading, noWorker(name, fault)
 	}
-	return nil, modelNotFound(name)
+	return nil, false, modelNotFound(name)
 }
 
 // reach is how far a model's attached workers go.

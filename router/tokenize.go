@@ -1,6 +1,7 @@
 package router
 
 import (
+	"context"
 	"net/http"
 )
 
@@ -34,7 +35,8 @@ func (r *Router) describe(m servedModel) map[string]any {
 }
 
 // modelOf is the model that a request to tokenize names; it may leave the name out if only one model is served.
-func (r *Router) modelOf(g *guest, f *fields) (string, *card, error) {
+func (r *Router) modelOf(ctx context.Context, f *fields) (string, *card, error) {
+	g := guestOf(ctx)
 	name, ok := f.text("model")
 	if f.fault != nil {
 		return "", nil, f.fault
@@ -51,7 +53,7 @@ func (r *Router) modelOf(g *guest, f *fields) (string, *card, error) {
 		}
 		name = served[0].name
 	}
-	k, err := r.lookup(g, name)
+	k, err := r.lookup(ctx, g, name)
 	return name, k, err
 }
 
@@ -62,7 +64,7 @@ func (r *Router) tokenize(w http.ResponseWriter, req *http.Request) error {
 		return err
 	}
 	defer f.done()
-	name, k, err := r.modelOf(guestOf(req.Context()), f)
+	name, k, err := r.modelOf(req.Context(), f)
 	if err != nil {
 		return err
 	}
@@ -108,7 +110,7 @@ func (r *Router) detokenize(w http.ResponseWriter, req *http.Request) error {
 		return err
 	}
 	defer f.done()
-	_, k, err := r.modelOf(guestOf(req.Context()), f)
+	_, k, err := r.modelOf(req.Context(), f)
 	if err != nil {
 		return err
 	}
