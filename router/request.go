@@ -82,7 +82,7 @@ func (r *Router) lookupNow(g *guest, name string) (k *card, loading bool, err er
 		m, attached := members[w.Name]
 		switch {
 		case !attached || m.incarnation != w.Incarnation:
-			loading = loading || w.Incarnation != 0 && r.members.fault(living{w.Name, w.Incarnation}) == ""
+			loading = loading || w.Incarnation != 0
 			continue
 		case m.card == nil:
 			if fault = "its tokenizer is being fetched"; m.cardFault != "" {

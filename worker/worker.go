@@ -25,7 +25,7 @@ type Config struct {
 	Vocab   int // ids are in [0, Vocab)
 	Routers []string
 	Dial    []grpc.DialOption
-	Lease   time.Duration // of the incarnation; renewed three times a term
+	Lease   time.Duration // of the incarnation; renewed six times a term, since a router that hangs must be left in time
 	// A step that runs longer than StepTimeout takes readiness away, ends the incarnation, and has the device replaced.
 	StepTimeout time.Duration
 	// Guesses is how many tokens a branch may guess in a step that has few branches; the device takes model.Row.Guesses. 0:
@@ -236,6 +236,7 @@ func (w *Worker) attach(ctx context.Context, router string, nonce []byte, l *lin
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	silent := time.AfterFunc(w.cfg.Lease/4, cancel) // another router may answer in time
 	stream, err := workerv1.NewClusterClient(conn).Attach(ctx)
 	if err != nil {
 		return fmt.Errorf("attach: %w", err)
@@ -244,7 +245,6 @@ func (w *Worker) attach(ctx context.Context, router string, nonce []byte, l *lin
 	if err := stream.Send(&workerv1.FromWorker{Kind: &workerv1.FromWorker_Register{Register: register}}); err != nil {
 		return fmt.Errorf("register: %w", err)
 	}
-	silent := time.AfterFunc(w.cfg.Lease/2, cancel) // another router may answer in time
 	m, err := stream.Recv()
 	if err != nil {
 		return fmt.Errorf("register: %w", err)
@@ -256,7 +256,7 @@ func (w *Worker) attach(ctx context.Context, router string, nonce []byte, l *lin
 	if err := opened(m.GetRegistered().GetOpened()); err != nil {
 		return err
 	}
-	return l.serve(ctx, cancel, stream, w.cfg.Lease/3)
+	return l.serve(ctx, cancel, stream, w.cfg.Lease/6)
 }
 
 func refusedRegistration(r *ledgerv1.Refusal) error {
