@@ -1,11 +1,14 @@
 package tokenizer_test
 
 import (
+	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -195,6 +198,55 @@ func TestCutsChangeNothing(t *testing.T) { // T1
 		if got, want := tok.Encode(nil, text, false), tokenizer.EncodeWhole(tok, text); !slices.Equal(got, want) {
 			t.Fatalf("%q: %v in cuts, %v whole", text, got, want)
 		}
+	}
+}
+
+// T1: a run that is merged in windows has the tokens that it has whole.
+func TestWindowsChangeNothing(t *testing.T) {
+	tok := fromGGUF(t, golden+"tiny/gemma3/model-q8_0.gguf")
+	rng := rand.New(rand.NewPCG(7, 7))
+	alphabet := []string{"a", "b", "the", "ing", "é", "今", "\xf0\x9f", "1", "in", "t", "h"}
+	for range 3000 {
+		var b strings.Builder
+		for range 1 + rng.IntN(100) {
+			b.WriteString(alphabet[rng.IntN(1+rng.IntN(len(alphabet)))])
+		}
+		text := b.String()
+		want := tokenizer.EncodeWindowed(tok, text, len(text))
+		for _, window := range []int{1, 2, 5, 16, 64} {
+			if got := tokenizer.EncodeWindowed(tok, text, window); !slices.Equal(got, want) {
+				t.Fatalf("%q in windows of %d: %v, whole %v", text, window, got, want)
+			}
+		}
+	}
+}
+
+// A text of one word takes memory of a few bytes for each of its own, and a limit or the caller's end stops it.
+func TestOneLongWordInBoundedMemory(t *testing.T) {
+	tok := realModel(t)
+	text := strings.Repeat("a", 8<<20)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	ids, err := tok.EncodeContext(t.Context(), make([]int32, 0, 2<<20), text, tokenizer.Options{})
+	runtime.ReadMemStats(&after)
+	if tok.Decode(ids, false) != text || err != nil {
+		t.Errorf("%d ids of the text are not its own: %v", len(ids), err)
+	}
+	if used := after.TotalAlloc - before.TotalAlloc; used > 5*uint64(len(text)) {
+		t.Errorf("%d bytes for a text of %d", used, len(text))
+	}
+	if least := tok.LeastTokens(len(text)); least > len(ids) || least < len(text)/1000 {
+		t.Errorf("at least %d ids, and there are %d", least, len(ids))
+	}
+	ids, err = tok.EncodeContext(t.Context(), nil, text, tokenizer.Options{Limit: 1000})
+	if !errors.Is(err, tokenizer.ErrTooLong) || len(ids) > 20_000 {
+		t.Errorf("limited to 1000: %d ids, %v", len(ids), err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if ids, err = tok.EncodeContext(gone, nil, text, tokenizer.Options{}); !errors.Is(err, context.Canceled) || len(ids) > 20_000 {
+		t.Errorf("a caller that is gone: %d ids, %v", len(ids), err)
 	}
 }
 

@@ -73,14 +73,11 @@ func (t *Tokenizer) indexMerges(byText map[string]int32) error {
 	return nil
 }
 
-// shortWord is the length up to which looking at every pair beats a heap.
+// shortWord is the bytes up to which looking at every pair beats a heap.
 const shortWord = 32
 
-// word merges the bytes of s, the lowest rank first and the leftmost among equals.
+// word merges the at most shortWord bytes of s, the lowest rank first and the leftmost among equals.
 func (m *merger) word(ids []int32, t *Tokenizer, s []byte) []int32 {
-	if len(s) > shortWord {
-		return m.longWord(ids, t, s)
-	}
 	// parts[i] is the token at i, next[i] what it and the one after it merge into.
 	var parts [shortWord]int32
 	var next [shortWord]rankSlot
@@ -119,34 +116,4 @@ func (m *merger) word(ids []int32, t *Tokenizer, s []byte) []int32 {
 		}
 	}
 	return append(ids, parts[:n]...)
-}
-
-// longWord is word with the pairs in a heap, so that its work stays near that of sorting the bytes.
-func (m *merger) longWord(ids []int32, t *Tokenizer, s []byte) []int32 {
-	m.syms, m.heap = m.syms[:0], m.heap[:0]
-	for at, b := range s {
-		m.syms = append(m.syms, sym{at, 1, int32(at - 1), int32(at + 1), t.bytes[b]})
-	}
-	m.syms[len(m.syms)-1].next = -1
-	enter := func(left, right int32) {
-		if left < 0 || right < 0 {
-			return
-		}
-		l, r := m.syms[left], m.syms[right]
-		if rank, id, ok := t.ranks.find(l.id, r.id); ok {
-			m.push(pair{-float32(rank), left, right, l.n + r.n, id})
-		}
-	}
-	for i := 1; i < len(m.syms); i++ {
-		enter(int32(i-1), int32(i))
-	}
-	for p, ok := m.join(); ok; p, ok = m.join() {
-		m.syms[p.left].id = p.id
-		enter(m.syms[p.left].prev, p.left)
-		enter(p.left, m.syms[p.left].next)
-	}
-	for i := int32(0); i >= 0; i = m.syms[i].next {
-		ids = append(ids, m.syms[i].id)
-	}
-	return ids
 }

@@ -102,8 +102,10 @@ func TestMergesByRank(t *testing.T) {
 		if got := tok.Encode(nil, b.String(), false); !slices.Equal(got, want) {
 			t.Fatalf("%q: %v, want %v", b.String(), got, want)
 		}
-		if got := new(merger).longWord(nil, tok, []byte(b.String())); !slices.Equal(got, want) {
-			t.Fatalf("%q in a heap: %v, want %v", b.String(), got, want)
+		for _, window := range []int{1, 2, 3, 8, 20, 100} {
+			if got := EncodeWindowed(tok, b.String(), window); !slices.Equal(got, want) {
+				t.Fatalf("%q in windows of %d: %v, want %v", b.String(), window, got, want)
+			}
 		}
 	}
 }

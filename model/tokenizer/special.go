@@ -78,8 +78,8 @@ type finder struct {
 	cuts   []cut
 }
 
-// find returns the tokens to cut out of text, in order; they hold until the next call.
-func (f *finder) find(m *matcher, text string) []cut {
+// find returns the tokens to cut out of text, in order, without those that skip says; they hold until the next call.
+func (f *finder) find(m *matcher, text string, skip func(cut) bool) []cut {
 	f.cuts = f.cuts[:0]
 	f.candidates(m, text)
 	if len(f.places) == 0 {
@@ -96,10 +96,14 @@ func (f *finder) find(m *matcher, text string) []cut {
 			if f.masks[i*words+class/64]&(1<<(class%64)) == 0 || f.taken[lo] || f.taken[lo+n-1] {
 				continue
 			}
+			c := cut{lo, lo + n, m.lookup(text[lo : lo+n])}
+			if skip(c) {
+				continue
+			}
 			for j := lo; j < lo+n; j++ {
 				f.taken[j] = true
 			}
-			f.cuts = append(f.cuts, cut{lo, lo + n, m.lookup(text[lo : lo+n])})
+			f.cuts = append(f.cuts, c)
 		}
 	}
 	slices.SortFunc(f.cuts, func(a, b cut) int { return cmp.Compare(a.lo, b.lo) })

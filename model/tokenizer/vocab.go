@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -56,6 +57,7 @@ type Tokenizer struct {
 	ranks   ranks
 	family  family
 	classes *classes // nil for SentencePiece-style vocabularies
+	widest  int      // bytes of text that one id may stand for
 	cache   cache
 	scratch sync.Pool // of *encoder
 }
@@ -89,10 +91,29 @@ func New(s Spec) (*Tokenizer, error) {
 		if err := t.indexByteLevel(); err != nil {
 			return nil, err
 		}
-		return t, nil
+	} else {
+		t.index()
 	}
-	t.index()
+	t.widest = t.measure()
 	return t, nil
+}
+
+// nfcShrinks is how many times longer than its normal form C a text may be: Hangul in jamo is.
+const nfcShrinks = 3
+
+// measure is the bytes of text that one id may stand for.
+func (t *Tokenizer) measure() int {
+	if slices.Contains(t.spec.Types, ControlStrip) {
+		return math.MaxInt // any amount of white space
+	}
+	widest := 1
+	for _, piece := range t.pieces {
+		widest = max(widest, len(piece))
+	}
+	if t.family.nfc {
+		widest *= nfcShrinks
+	}
+	return widest
 }
 
 // index builds the look-up tables from the vocabulary.
