@@ -44,8 +44,8 @@ func (t *Tokenizer) EncodePrompt(text string) []int32 {
 // EncodeContext is Encode with options. It ends early, with the context's error or ErrTooLong, and takes memory of a few
 // bytes for each byte of text.
 func (t *Tokenizer) EncodeContext(ctx context.Context, ids []int32, text string, o Options) ([]int32, error) {
-	if bos := t.spec.BOS; o.Begin && t.spec.AddBOS && bos >= 0 && !strings.HasPrefix(text, t.pieces[bos]) {
-		ids = append(ids, bos)
+	if o.Begin && !t.begins(text, o.Plain) {
+		ids = append(ids, t.spec.BOS)
 	}
 	m := &t.own
 	if o.Control {
@@ -77,6 +77,16 @@ func (t *Tokenizer) EncodeContext(ctx context.Context, ids []int32, text string,
 	ids = e.fragment(ids, text[at:])
 	e.over(ids)
 	return ids, e.ended
+}
+
+// begins says that a text needs no beginning token: the vocabulary wants none, or the text has one.
+func (t *Tokenizer) begins(text string, plain []Span) bool {
+	bos := t.spec.BOS
+	if !t.spec.AddBOS || bos < 0 {
+		return true
+	}
+	n := len(t.pieces[bos])
+	return strings.HasPrefix(text, t.pieces[bos]) && !touches(plain, cut{0, n, bos})
 }
 
 // touches says that one of the spans shares a byte with the cut.
