@@ -54,6 +54,7 @@ var owners = map[string][]string{
 	"go.opentelemetry.io/otel/exporters":           {"telemetry"},
 	"github.com/prometheus/":                       {"telemetry"},
 	"github.com/bufbuild/protocompile":             {"tools"},
+	"github.com/go-json-experiment/json":           {"router"},
 	"github.com/schollz/progressbar":               {"cmd"},
 	"go.opentelemetry.io/proto/otlp":               {"cmd"},
 	"go.opentelemetry.io/otel/trace":               {"telemetry", "traced.go"},

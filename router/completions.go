@@ -100,16 +100,22 @@ func (r *Router) prepare(ctx context.Context, f *fields, chat bool) ([]*request,
 	return qs, nil
 }
 
-// prompts turns what a request says into tokens.
+// prompts turns what a request says into tokens, large ones in turns.
 func (r *Router) prompts(ctx context.Context, f *fields, q *request, to reach) (out []prompt, err error) {
 	_, span := r.trace.start(ctx, spanTokenize)
+	defer func() { span.end(err) }()
+	leave, err := r.encoders.enter(ctx, q.guest.id, len(f.raw["prompt"])+len(f.raw["messages"]))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	b := bounds{r.promptLimit(to), q.maxTokens}
 	if q.chat {
 		out = make([]prompt, 1)
-		out[0].ids, err = readChat(f, q.card, r.cfg.Now())
+		out[0].ids, err = readChat(ctx, f, q.card, r.cfg.Now(), b)
 	} else {
-		out, err = readPrompts(f, q.card, max(1, maxChoices/q.bestOf), r.promptLimit(to), q.maxTokens)
+		out, err = readPrompts(ctx, f, q.card, max(1, maxChoices/q.bestOf), b)
 	}
-	span.end(err)
 	if err == nil {
 		err = f.fault
 	}

@@ -64,9 +64,9 @@ type Config struct {
 	QueueTimeout  time.Duration // longest wait before admission; 60 s
 	ResumeTimeout time.Duration // longest wait for another worker once admitted; 60 s
 	WriteTimeout  time.Duration // a client that takes nothing for as long is gone; 30 s
-	ReadTimeout   time.Duration // longest wait for a body, and a second more for each 4 KiB that came; 30 s
+	ReadTimeout   time.Duration // longest wait for more of a body; 30 s
 	MaxBodyBytes  int64         // of a request; 32 MiB
-	BodiesBytes   int64         // of all bodies that are being read or parsed; 256 MiB, at least one of MaxBodyBytes
+	BodiesBytes   int64         // of all bodies above 64 KiB that are being read or parsed; 128 MiB, at least two of MaxBodyBytes
 	IndexBytes    int64         // of the prefix index; 64 MiB
 
 	// Now tells the time of durations; zero: time.Now.
@@ -107,8 +107,8 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.WriteTimeout, 30*time.Second)
 	orDefault(&c.ReadTimeout, 30*time.Second)
 	orDefault(&c.MaxBodyBytes, 32<<20)
-	orDefault(&c.BodiesBytes, 256<<20)
-	c.BodiesBytes = max(c.BodiesBytes, c.MaxBodyBytes+1)
+	orDefault(&c.BodiesBytes, 128<<20)
+	c.BodiesBytes = max(c.BodiesBytes, 2*(c.MaxBodyBytes+1)) // a tenant alone may have half
 	orDefault(&c.IndexBytes, 64<<20)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

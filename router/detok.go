@@ -2,7 +2,6 @@ package router
 
 import (
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/berthd/berth/model/tokenizer"
@@ -14,9 +13,10 @@ import (
 //	                    └─ the longest end that may yet become a stop string is held back
 type detok struct {
 	decoder *tokenizer.Decoder
-	stops   []string
-	include bool // the text ends after the stop string
-	after   int  // tokens before which no stop string counts
+	stops   *stopMatcher
+	state   int32 // of stops
+	include bool  // the text ends after the stop string
+	after   int   // tokens before which no stop string counts
 	stopIDs []int32
 
 	tokens  int
@@ -30,7 +30,7 @@ type detok struct {
 
 func newDetok(q *request) *detok {
 	return &detok{
-		decoder: q.card.tok.NewDecoder(q.keepSpecial), stops: q.stops, include: q.includeStop, after: q.minTokens,
+		decoder: q.card.tok.NewDecoder(q.keepSpecial), stops: q.stopStrings(), include: q.includeStop, after: q.minTokens,
 		stopIDs: q.stopIDsOf(), stopID: -1,
 	}
 }
@@ -53,19 +53,19 @@ func (d *detok) take(text string, stopped bool) (string, bool) {
 	from := len(d.pending)
 	d.pending += text
 	d.decoded, d.runes = d.decoded+len(text), d.runes+utf8.RuneCountInString(text)
-	if d.tokens > d.after {
-		if at, stop := firstStop(d.pending, d.stops, from); stop != "" {
-			d.matched = stop
-			if d.include {
-				at += len(stop)
-			}
-			out := d.pending[:at]
-			d.pending = ""
-			d.given += at
-			return out, true
+	state, at, stop := d.stops.find(d.state, text)
+	if d.state = state; stop != "" && d.tokens > d.after {
+		d.matched = stop
+		at += from
+		if d.include {
+			at += len(stop)
 		}
+		out := d.pending[:at]
+		d.pending = ""
+		d.given += at
+		return out, true
 	}
-	certain := len(d.pending) - heldBack(d.pending, d.stops)
+	certain := len(d.pending) - d.stops.held(d.state)
 	out := d.pending[:certain]
 	d.pending = d.pending[certain:]
 	d.given += certain
@@ -84,36 +84,4 @@ func (d *detok) end() string {
 		d.pending = ""
 	}
 	return text
-}
-
-// firstStop is where in s the first stop string begins that ends after byte from; "" if there is none.
-func firstStop(s string, stops []string, from int) (at int, found string) {
-	for _, stop := range stops {
-		lo := max(0, from+1-len(stop))
-		if lo > len(s) {
-			continue
-		}
-		i := strings.Index(s[lo:], stop)
-		if i < 0 {
-			continue
-		}
-		if i += lo; found == "" || i < at || i == at && len(stop) > len(found) {
-			at, found = i, stop
-		}
-	}
-	return at, found
-}
-
-// heldBack is the length of the longest end of s that some stop string begins with, and is not all of.
-func heldBack(s string, stops []string) int {
-	held := 0
-	for _, stop := range stops {
-		for n := min(len(stop)-1, len(s)); n > held; n-- {
-			if strings.HasSuffix(s, stop[:n]) {
-				held = n
-				break
-			}
-		}
-	}
-	return held
 }

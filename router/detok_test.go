@@ -147,6 +147,25 @@ func TestStopStringsAgainstOracle(t *testing.T) { // R3
 	}
 }
 
+// The work for stop strings is linear in the text, whatever they are: by looking for each beginning of each at each token
+// this text takes minutes.
+func TestStopStringsThatNearlyMatchForEver(t *testing.T) {
+	k := pieces(t, "a")
+	var stops []string
+	for n := range maxStops {
+		half := strings.Repeat("a", maxStop/2-1-n)
+		stops = append(stops, half+"c"+half)
+	}
+	d := newDetok(&request{card: k, params: params{stops: stops}})
+	given := 0
+	for n := range 400_000 {
+		text, over := d.add(3)
+		if given += len(text); over || n+1-given >= maxStop {
+			t.Fatalf("%d bytes of %d are given, over: %v", given, n+1, over)
+		}
+	}
+}
+
 // What a client has seen never has to be taken back: no piece shows the beginning of the stop string that comes.
 func TestNothingIsTakenBack(t *testing.T) { // R3
 	k := pieces(t, "a", "b", "ab", "ba")

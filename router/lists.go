@@ -44,6 +44,20 @@ func eachMember(raw []byte, show func(name, value []byte) bool) bool {
 	return true
 }
 
+// eachString shows every string literal in valid JSON.
+func eachString(raw []byte, show func(literal []byte)) {
+	for at := 0; ; {
+		quote := bytes.IndexByte(raw[at:], '"')
+		if quote < 0 {
+			return
+		}
+		at += quote
+		end := stringEnd(raw, at)
+		show(raw[at:end])
+		at = end
+	}
+}
+
 // space is the first place from at that is not white.
 func space(raw []byte, at int) int {
 	for raw[at] == ' ' || raw[at] == '\n' || raw[at] == '\t' || raw[at] == '\r' {

@@ -12,6 +12,8 @@ import (
 
 const (
 	maxStops   = 16   // stop strings, as vLLM has it
+	maxStop    = 1024 // bytes of one
+	maxSalt    = 256  // bytes of cache_salt
 	maxStopIDs = 1024 // stop_token_ids
 	maxBiases  = 4096 // entries of logit_bias
 )
@@ -38,6 +40,7 @@ type params struct {
 // readParams reads all members that completions and chats share.
 func readParams(f *fields, chat bool, vocab int) params {
 	refuseUnbuilt(f, chat)
+	readOwn(f)
 	stream := f.boolean("stream", false)
 	wanted := readChoices(f, chat, stream)
 	least := int64(1)
@@ -56,7 +59,9 @@ func readParams(f *fields, chat bool, vocab int) params {
 		stops:       readStops(f),
 		priority:    f.integer("priority", 0, math.MinInt32, math.MaxInt32),
 	}
-	p.salt, _ = f.text("cache_salt")
+	if p.salt, _ = f.text("cache_salt"); len(p.salt) > maxSalt {
+		f.fail(invalid("cache_salt", "cache_salt must have at most %d bytes", maxSalt))
+	}
 	if v := f.integer("max_completion_tokens", -1, 1, math.MaxInt32); v > 0 {
 		p.maxTokens = int(v)
 	}
@@ -160,6 +165,10 @@ func readStops(f *fields) []string {
 	for _, s := range list {
 		if s == nil || *s == "" {
 			f.fail(invalid("stop", "stop must not have an empty string"))
+			return nil
+		}
+		if len(*s) > maxStop {
+			f.fail(invalid("stop", "a stop string must have at most %d bytes", maxStop))
 			return nil
 		}
 		if !slices.Contains(out, *s) {

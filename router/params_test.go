@@ -70,7 +70,9 @@ var refusedFields = []refusal{
 	{`"tool_choice":"required"`, "REQ-002", "tool_choice"},
 	{`"functions":[{}]`, "REQ-002", "functions"},
 	{`"response_format":{"type":"json_object"}`, "REQ-002", "response_format"},
-	{`"berth":{"guaranteed":true}`, "REQ-002", "berth"},
+	{`"berth":{"guaranteed":true}`, "REQ-002", "berth.guaranteed"},
+	{`"berth":{"nosuch":1}`, "REQ-002", "berth.nosuch"},
+	{`"berth":[]`, "REQ-001", "berth"},
 	{`"audio":{"voice":"x"}`, "REQ-002", "audio"},
 	{`"modalities":["text","audio"]`, "REQ-002", "modalities"},
 }

@@ -1,6 +1,8 @@
 package router
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,21 +20,24 @@ type prompt struct {
 	text string
 }
 
-// readPrompts are a completion's prompts, at most most: a text or a list of ids, or a list of either. Of a list of more
-// than limit ids it is only known how many there are: that is CTX-001, with maxTokens.
-func readPrompts(f *fields, k *card, most, limit, maxTokens int) (out []prompt, err error) {
+// bounds are how long a prompt may be, in tokens, and what the request wants beside it.
+type bounds struct{ limit, maxTokens int }
+
+// readPrompts are a completion's prompts, at most most: a text or a list of ids, or a list of either. Longer lists than the
+// limit are counted but not decoded, and longer texts are not encoded to their end: both are CTX-001.
+func readPrompts(ctx context.Context, f *fields, k *card, most int, b bounds) (out []prompt, err error) {
 	raw, ok := f.get("prompt")
 	if !ok {
 		return nil, invalid("prompt", "prompt is missing: give a string, a list of token ids, or a list of either")
 	}
-	beginning, several := f.boolean("add_special_tokens", true), false
+	o, several := tokenizer.Options{Control: true, Begin: f.boolean("add_special_tokens", true)}, false
 	eachElement(raw, func(element []byte) bool {
 		if !several && element[0] != '"' && element[0] != '[' {
 			return false // a list of ids
 		}
 		several = true
 		var one prompt
-		if one, err = onePrompt(element, k, beginning, limit, maxTokens); err != nil {
+		if one, err = onePrompt(ctx, element, k, o, b); err != nil {
 			return false
 		}
 		out = append(out, one)
@@ -43,26 +48,29 @@ func readPrompts(f *fields, k *card, most, limit, maxTokens int) (out []prompt, 
 	})
 	if !several && err == nil {
 		out = make([]prompt, 1)
-		out[0], err = onePrompt(raw, k, beginning, limit, maxTokens)
+		out[0], err = onePrompt(ctx, raw, k, o, b)
 	}
 	return out, err
 }
 
-func onePrompt(raw json.RawMessage, k *card, beginning bool, limit, maxTokens int) (p prompt, err error) {
+func onePrompt(ctx context.Context, raw json.RawMessage, k *card, o tokenizer.Options, b bounds) (p prompt, err error) {
 	if raw[0] == '"' {
+		if err := k.fits(leastText(raw), b); err != nil {
+			return p, err
+		}
 		if err := json.Unmarshal(raw, &p.text); err != nil || p.text == "" {
 			return p, invalid("prompt", "prompt is empty")
 		}
-		p.ids = k.encode(p.text, beginning)
+		p.ids, err = k.encode(ctx, p.text, o, b)
 	} else {
 		var isList bool
 		var many int
-		p.ids, isList, many, err = ids(raw, "prompt", k.tok.Len(), limit)
+		p.ids, isList, many, err = ids(raw, "prompt", k.tok.Len(), b.limit)
 		switch {
 		case err == nil && !isList:
 			err = invalid("prompt", "prompt must be a string, a list of token ids, or a list of either")
 		case many > 0:
-			err = contextExceeded(many, max(1, maxTokens), limit)
+			err = contextExceeded(many, max(1, b.maxTokens), b.limit, false)
 		}
 	}
 	if err == nil && len(p.ids) == 0 {
@@ -71,46 +79,102 @@ func onePrompt(raw json.RawMessage, k *card, beginning bool, limit, maxTokens in
 	return p, err
 }
 
-// encode turns text into ids, after one beginning token if the vocabulary wants it and the text does not have it.
-func (k *card) encode(text string, beginning bool) []int32 {
-	if beginning {
-		return k.tok.EncodePrompt(text)
+// leastText is a number of bytes that the text of a JSON string is not below.
+func leastText(literal []byte) int {
+	text := len(literal) - 2
+	for rest := literal; ; {
+		at := bytes.IndexByte(rest, '\\')
+		if at < 0 {
+			return text
+		}
+		text--
+		if rest[at+1] == 'u' {
+			text -= 4 // one byte at least stays
+		}
+		rest = rest[at+2:]
 	}
-	return k.tok.Encode(nil, text, true)
+}
+
+// fits refuses a text of so many bytes that has more tokens than the limit, however it is cut into them.
+func (k *card) fits(bytes int, b bounds) error {
+	if least := k.tok.LeastTokens(bytes); least > b.limit {
+		return contextExceeded(least, max(1, b.maxTokens), b.limit, true)
+	}
+	return nil
+}
+
+// encode turns text into ids, of which there may be limit. Of a text that is somewhat longer it says how many there are.
+func (k *card) encode(ctx context.Context, text string, o tokenizer.Options, b bounds) ([]int32, error) {
+	if err := k.fits(len(text), b); err != nil {
+		return nil, err
+	}
+	o.Limit = 2 * b.limit
+	ids, err := k.tok.EncodeContext(ctx, nil, text, o)
+	switch {
+	case errors.Is(err, tokenizer.ErrTooLong):
+		return nil, contextExceeded(len(ids), max(1, b.maxTokens), b.limit, true)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", errGone, err)
+	}
+	return ids, nil
 }
 
 // readChat is the ids of a chat: its messages in the model's own form, and the beginning of the answer's turn. Now is what
 // a template says the date is.
-func readChat(f *fields, k *card, now time.Time) ([]int32, error) {
-	text, err := renderChat(f, k, now)
+func readChat(ctx context.Context, f *fields, k *card, now time.Time, b bounds) ([]int32, error) {
+	text, plain, err := renderChat(f, k, now, b)
 	if err != nil {
 		return nil, err
 	}
-	prompt := k.encode(text, true)
-	if len(prompt) == 0 {
-		return nil, invalid("messages", "messages make an empty prompt")
+	prompt, err := k.encode(ctx, text, tokenizer.Options{Control: true, Begin: true, Plain: plain}, b)
+	if err == nil && len(prompt) == 0 {
+		err = invalid("messages", "messages make an empty prompt")
 	}
-	return prompt, nil
+	return prompt, err
 }
 
-func renderChat(f *fields, k *card, now time.Time) (string, error) {
+// dropped is how many times more text messages may have than the limit, since a template may leave some of it out.
+const dropped = 4
+
+// renderChat is the text of a chat, and which stretches of it are data that no control token is found in.
+func renderChat(f *fields, k *card, now time.Time, b bounds) (text string, plain []tokenizer.Span, err error) {
+	if raw, ok := f.get("messages"); ok {
+		if err := k.fits(longText(raw)/dropped, b); err != nil {
+			return "", nil, err
+		}
+	}
 	messages, err := readMessages(f, k.partsAsIs)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	if k.template == nil {
-		return "", invalid("messages", "%s", k.templateFault)
+		return "", nil, invalid("messages", "%s", k.templateFault)
 	}
 	extra, err := readTemplateArgs(f)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	text, err := k.template.Render(messages, f.boolean("add_generation_prompt", true), extra, now)
+	answer := f.boolean("add_generation_prompt", true)
+	if readOwn(f).controlTokens {
+		text, err = k.template.Render(messages, answer, extra, now)
+	} else {
+		text, plain, err = k.template.RenderApart(k.tok, messages, answer, extra, now)
+	}
 	if err != nil {
-		return "", invalid("messages", "the model's chat template refuses the messages: %s",
+		return "", nil, invalid("messages", "the model's chat template refuses the messages: %s",
 			strings.TrimPrefix(err.Error(), tokenizer.ErrTemplate.Error()+": "))
 	}
-	return text, nil
+	return text, plain, nil
+}
+
+// longText is the bytes of text in the long strings of a JSON value, at least.
+func longText(raw []byte) (bytes int) {
+	eachString(raw, func(literal []byte) {
+		if len(literal) > 256 { // names, roles and the like are none
+			bytes += leastText(literal)
+		}
+	})
+	return bytes
 }
 
 // What a chat may be made of, in JSON values: each takes a hundred bytes or more once it is read.

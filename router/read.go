@@ -11,42 +11,23 @@ import (
 )
 
 const (
-	// bodyRate is the bytes a second that a client must bring on top of the time that it has anyway.
-	bodyRate = 4 << 10
-	// firstBody is the room that a body of unknown length begins with.
-	firstBody = 16 << 10
+	// bodyRate is the bytes a second that a client must bring on, else its deadline comes nearer.
+	bodyRate = 16 << 10
+	// firstBody is the room that a body begins with; it grows by bodyGrowth.
+	firstBody  = 16 << 10
+	bodyGrowth = 4
 )
-
-// room bounds the bytes of the bodies that are being read or parsed. What was parsed is bounded by the queue.
-type room struct {
-	mu          sync.Mutex
-	used, limit int64
-}
-
-// take is without waiting: whoever waited with half a body would hold what another one needs.
-func (s *room) take(bytes int64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.used+bytes > s.limit {
-		return &Error{kind: kindQueueFull, RetryAfter: time.Second, Numbers: map[string]any{
-			"body_bytes": s.used, "body_bytes_limit": s.limit, "need": bytes,
-		}, Message: fmt.Sprintf("too many large requests are being read: %d of %d bytes; try again later", s.used, s.limit)}
-	}
-	s.used += bytes
-	return nil
-}
-
-func (s *room) give(bytes int64) {
-	s.mu.Lock()
-	s.used -= bytes
-	s.mu.Unlock()
-}
 
 // readBody reads a request's JSON object. Its fields have room until they are done with.
 func (r *Router) readBody(w http.ResponseWriter, req *http.Request) (*fields, error) {
-	in := &intake{r: r, w: w, req: req, control: http.NewResponseController(w), began: time.Now()}
+	in := &intake{r: r, w: w, req: req, control: http.NewResponseController(w), bodies: r.bodies}
+	if g, ok := req.Context().Value(guestKey{}).(*guest); ok {
+		in.tenant, in.shares = g.id, g.tenant != nil
+	} else {
+		in.bodies = r.adminBodies
+	}
 	data, err := in.read()
-	done := sync.OnceFunc(func() { r.bodies.give(in.taken) })
+	done := sync.OnceFunc(in.giveBack)
 	if err != nil {
 		done()
 		w.Header().Set("Connection", "close") // nobody waits for the rest of the body
@@ -66,39 +47,42 @@ type intake struct {
 	w       http.ResponseWriter
 	req     *http.Request
 	control *http.ResponseController
-	began   time.Time
-	taken   int64 // room
+	due     time.Time
+
+	bodies *bodies
+	tenant string
+	shares bool  // the room with other tenants
+	taken  int64 // of the room for that many bytes
 }
 
 // read takes room as the body comes. The deadline that a failure leaves behind ends what net/http would still read; that
 // of a whole body is lifted, or it would cut the wait for the answer off.
 func (in *intake) read() ([]byte, error) {
 	limit := in.r.cfg.MaxBodyBytes
-	if in.req.ContentLength > limit {
+	known := in.req.ContentLength
+	if known > limit {
 		return nil, bodyTooBig(limit)
 	}
-	body := http.MaxBytesReader(in.w, in.req.Body, limit)
-	size := int64(firstBody)
-	if known := in.req.ContentLength; known >= 0 {
-		size = min(size, known+1) // +1: the end is read without growing
+	most := limit + 1
+	if known >= 0 {
+		most = known + 1 // the end is read without growing
 	}
-	data, err := in.grow(nil, size)
+	body := http.MaxBytesReader(in.w, in.req.Body, limit)
+	in.due = time.Now().Add(in.r.cfg.ReadTimeout)
+	data, err := in.grow(nil, min(firstBody, most))
 	for err == nil {
 		if len(data) == cap(data) {
-			size = min(2*int64(cap(data)), limit+1)
-			if known := in.req.ContentLength; known >= 0 {
-				size = min(size, known+1)
-			}
-			if data, err = in.grow(data, size); err != nil {
+			if data, err = in.grow(data, min(bodyGrowth*int64(cap(data)), most)); err != nil {
 				break
 			}
 		}
-		if err = in.deadline(len(data)); err != nil {
+		if err = setReadDeadline(in.control, in.due); err != nil {
 			break
 		}
 		var n int
 		n, err = body.Read(data[len(data):cap(data)])
 		data = data[:len(data)+n]
+		in.received(n)
 	}
 	if errors.Is(err, io.EOF) {
 		return data, setReadDeadline(in.control, time.Time{})
@@ -106,19 +90,34 @@ func (in *intake) read() ([]byte, error) {
 	return nil, bodyFault(err)
 }
 
+// received moves the deadline by what came, at most to the whole time from now: a client that stops has that long at
+// most, however much it brought before, and one that goes on at bodyRate is never cut off.
+func (in *intake) received(n int) {
+	now := time.Now()
+	in.due = in.due.Add(time.Duration(n) * (time.Second / bodyRate))
+	if latest := now.Add(in.r.cfg.ReadTimeout); in.due.After(latest) {
+		in.due = latest
+	}
+}
+
 // grow moves data to a larger buffer, which there must be room for.
 func (in *intake) grow(data []byte, size int64) ([]byte, error) {
 	size = max(size, int64(len(data))+1)
-	if err := in.r.bodies.take(size - in.taken); err != nil {
+	if to := in.bodies.of(size); to != in.bodies.of(in.taken) {
+		if err := to.take(in.tenant, in.shares, size); err != nil {
+			return nil, err
+		}
+		in.giveBack()
+	} else if err := to.take(in.tenant, in.shares, size-in.taken); err != nil {
 		return nil, err
 	}
 	in.taken = size
 	return append(make([]byte, 0, size), data...), nil
 }
 
-func (in *intake) deadline(received int) error {
-	due := in.r.cfg.ReadTimeout + time.Duration(received)*(time.Second/bodyRate)
-	return setReadDeadline(in.control, in.began.Add(due))
+func (in *intake) giveBack() {
+	in.bodies.of(in.taken).give(in.tenant, in.taken)
+	in.taken = 0
 }
 
 // setReadDeadline does nothing to connections without deadlines: they have their own way to end.

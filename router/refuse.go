@@ -24,8 +24,10 @@ func capacityExceeded(q *request, d decision) *Error {
 func capacityError(prompt, maxTokens, alone int, pages, capacity uint64) *Error {
 	return &Error{kind: kindCapacity, Param: "max_tokens", Numbers: map[string]any{
 		"need_tokens": prompt + maxTokens, "capacity_tokens": alone, "need_pages": pages, "capacity_pages": capacity,
-	}, Message: fmt.Sprintf("%d prompt tokens and %d to generate need %d pages of KV memory, and no worker has more than "+
-		"%d (%d tokens): shorten the prompt or lower max_tokens", prompt, maxTokens, pages, capacity, alone)}
+	}, Message: fmt.Sprintf("This model's maximum context length is %d tokens with the KV memory of its workers. However, "+
+		"you requested %d tokens (%d in the prompt, %d for the completion), which need %d pages of KV memory, and no worker "+
+		"has more than %d. Please reduce the length of the prompt or completion.",
+		alone, prompt+maxTokens, prompt, maxTokens, pages, capacity)}
 }
 
 // capError is TEN-003: the share group's cap is too small for the request, or full. Its numbers are those of the worker

@@ -26,6 +26,7 @@ type request struct {
 	openEnded   bool   // max_tokens was left out
 	batch       *batch // with the request's other prompts; nil if there are none
 
+	matcher  *stopMatcher // of its stop strings, once it is made
 	chains   *chains
 	ticket   *ticket
 	admitted bool
@@ -36,6 +37,14 @@ type request struct {
 
 // isAdmitted says whether the request, or another of its prompts, was admitted before.
 func (q *request) isAdmitted() bool { return q.admitted || q.batch != nil && q.batch.admitted.Load() }
+
+// stopStrings is made once for all of the request's choices.
+func (q *request) stopStrings() *stopMatcher {
+	if q.matcher == nil {
+		q.matcher = newStopMatcher(q.stops)
+	}
+	return q.matcher
+}
 
 // total is the length of the branch at its end.
 func (q *request) total() int { return len(q.prompt) + q.maxTokens }
@@ -147,7 +156,7 @@ func (q *request) bound(to reach) error {
 		asked = 1
 	}
 	if to.length > 0 && len(q.prompt)+asked > to.length {
-		return contextExceeded(len(q.prompt), asked, to.length)
+		return contextExceeded(len(q.prompt), asked, to.length, false)
 	}
 	if to.length > 0 && len(q.prompt)+asked > to.alone {
 		return capacityError(len(q.prompt), asked, to.alone, to.geometry(len(q.prompt)+asked), to.capacity)
@@ -161,12 +170,18 @@ func (q *request) bound(to reach) error {
 	return nil
 }
 
-func contextExceeded(prompt, maxTokens, length int) *Error {
+// contextExceeded begins as OpenAI's error does: clients look for these words. What is more may not be known of a prompt
+// that is far too long than that it has at least so many tokens.
+func contextExceeded(prompt, maxTokens, length int, atLeast bool) *Error {
+	least := ""
+	if atLeast {
+		least = "at least "
+	}
 	return &Error{kind: kindContext, Param: "max_tokens", Numbers: map[string]any{
-		"prompt_tokens": prompt, "max_tokens": maxTokens, "max_model_len": length,
-	}, Message: fmt.Sprintf("the model's length is %d tokens, and the request asks for %d: %d in the prompt and %d to "+
-		"generate",
-		length, prompt+maxTokens, prompt, maxTokens)}
+		"prompt_tokens": prompt, "max_tokens": maxTokens, "max_model_len": length, "at_least": atLeast,
+	}, Message: fmt.Sprintf("This model's maximum context length is %d tokens. However, you requested %s%d tokens (%d in "+
+		"the prompt, %d for the completion). Please reduce the length of the prompt or completion.",
+		length, least, prompt+maxTokens, prompt, maxTokens)}
 }
 
 // servedModel is one name of a model that is served.

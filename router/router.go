@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -17,22 +18,24 @@ var errClosed = errors.New("router: closed")
 
 // Router serves clients, workers and operators. All methods may be called by many goroutines at once.
 type Router struct {
-	cfg       Config
-	started   int64 // Unix seconds, when models were made as far as clients are told
-	bell      *bell // rings when members, or what this router has asked of the ledger, changed
-	members   members
-	prefixes  *prefixes
-	catalog   catalog
-	conns     conns
-	bodies    room
-	keyring   keyring
-	woke      atomic.Bool // the view has been up to date once
-	queue     *queue
-	claims    claims
-	flights   flights
-	decisions decisions
-	turn      atomic.Uint64
-	trace     *traces
+	cfg         Config
+	started     int64 // Unix seconds, when models were made as far as clients are told
+	bell        *bell // rings when members, or what this router has asked of the ledger, changed
+	members     members
+	prefixes    *prefixes
+	catalog     catalog
+	conns       conns
+	bodies      *bodies // of clients
+	encoders    *gate
+	keyring     keyring
+	adminBodies *bodies
+	woke        atomic.Bool // the view has been up to date once
+	queue       *queue
+	claims      claims
+	flights     flights
+	decisions   decisions
+	turn        atomic.Uint64
+	trace       *traces
 
 	life context.Context // ends with Close
 	end  context.CancelCauseFunc
@@ -48,15 +51,17 @@ func New(c Config) (*Router, error) {
 	b := newBell()
 	r := &Router{
 		cfg: c, started: c.Now().Unix(), bell: b,
-		members:   members{byName: map[string]*member{}, faults: map[living]string{}, bell: b},
-		prefixes:  newPrefixes(c.IndexBytes),
-		catalog:   catalog{cards: map[string]*card{}, turns: map[string]*turn{}},
-		conns:     conns{dial: c.Dial, open: map[string]*conn{}},
-		bodies:    room{limit: c.BodiesBytes},
-		queue:     newQueue(c.QueueRequests, c.QueueTokens),
-		claims:    claims{pending: map[string]claim{}, groups: map[string]uint64{}},
-		flights:   flights{all: map[*flight]struct{}{}},
-		decisions: decisions{at: map[string]int{}},
+		members:     members{byName: map[string]*member{}, faults: map[living]string{}, bell: b},
+		prefixes:    newPrefixes(c.IndexBytes),
+		catalog:     catalog{cards: map[string]*card{}, turns: map[string]*turn{}},
+		conns:       conns{dial: c.Dial, open: map[string]*conn{}},
+		bodies:      newBodies(smallBodies, c.BodiesBytes),
+		encoders:    newGate(runtime.GOMAXPROCS(0) / 2),
+		adminBodies: newBodies(adminBodies, adminBodies),
+		queue:       newQueue(c.QueueRequests, c.QueueTokens),
+		claims:      claims{pending: map[string]claim{}, groups: map[string]uint64{}},
+		flights:     flights{all: map[*flight]struct{}{}},
+		decisions:   decisions{at: map[string]int{}},
 	}
 	r.life, r.end = context.WithCancelCause(context.Background())
 	var err error

@@ -2,9 +2,12 @@ package router
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // maxMembers is how many members a body may have: a multiple of those that there are.
@@ -19,11 +22,8 @@ func (*unread) UnmarshalJSON([]byte) error { return nil }
 // parseObject reads a body that must be one JSON object, as strictly as a model's input deserves: what encoding/json
 // would mend in silence (invalid UTF-8, lone surrogates, a name given twice) is refused. The members are parts of data.
 func parseObject(data []byte) (map[string]json.RawMessage, error) {
-	if !utf8.Valid(data) {
-		return nil, invalid("", "the body is not valid UTF-8")
-	}
-	if !json.Valid(data) { // which takes half the time of what can say why
-		return nil, badJSON(data, json.Unmarshal(data, new(unread)))
+	if !jsontext.Value(data).IsValid(jsontext.AllowDuplicateNames(true)) { // which is many times faster than what can say why
+		return nil, whyInvalid(data)
 	}
 	members := map[string]json.RawMessage{}
 	var fault error
@@ -43,15 +43,23 @@ func parseObject(data []byte) (map[string]json.RawMessage, error) {
 	if !isObject {
 		return nil, invalid("", "the body must be a JSON object")
 	}
-	if fault != nil {
-		return nil, fault
+	return members, fault
+}
+
+// whyInvalid says what is wrong with a body.
+func whyInvalid(data []byte) (fault error) {
+	if !utf8.Valid(data) {
+		return invalid("", "the body is not valid UTF-8")
+	}
+	if err := json.Unmarshal(data, new(unread)); err != nil {
+		return badJSON(data, err)
 	}
 	scan(data, func(at, end int, member string, _ bool) {
 		if fault == nil && loneSurrogate(data[at:end]) {
 			fault = invalid(member, "a lone surrogate at byte %d of the body stands for no character", at)
 		}
 	})
-	return members, fault
+	return cmp.Or(fault, error(invalid("", "the body is not JSON")))
 }
 
 func badJSON(data []byte, err error) error {
@@ -71,15 +79,20 @@ func memberAt(data []byte) (member string) {
 
 // stringEnd is the end of the string literal that begins at from, in valid JSON.
 func stringEnd(data []byte, from int) int {
-	for i := from + 1; i < len(data); i++ {
-		switch data[i] {
-		case '\\':
-			i++
-		case '"':
-			return i + 1
+	for at := from + 1; ; {
+		quote := bytes.IndexByte(data[at:], '"')
+		if quote < 0 {
+			return len(data)
+		}
+		quote += at
+		escapes := 0 // an odd number of backslashes before a quote escapes it
+		for quote-escapes > at && data[quote-escapes-1] == '\\' {
+			escapes++
+		}
+		if at = quote + 1; escapes%2 == 0 {
+			return at
 		}
 	}
-	return len(data)
 }
 
 // loneSurrogate looks for \u escapes of surrogates that are not pairs, in a valid literal.

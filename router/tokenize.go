@@ -1,8 +1,11 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+
+	"github.com/berthd/berth/model/tokenizer"
 )
 
 // models serves GET /v1/models.
@@ -68,24 +71,10 @@ func (r *Router) tokenize(w http.ResponseWriter, req *http.Request) error {
 	if err != nil {
 		return err
 	}
-	text, ok := f.text("prompt")
-	beginning := f.boolean("add_special_tokens", true)
-	if _, chat := f.get("messages"); chat {
-		text, err = renderChat(f, k, r.cfg.Now())
-		beginning = true
-	} else if !ok {
-		err = invalid("prompt", "give a prompt or messages")
-	}
 	pieces := f.boolean("return_token_strs", false)
-	switch {
-	case err != nil:
+	tokens, err := r.tokens(req.Context(), f, k)
+	if err != nil {
 		return err
-	case f.fault != nil:
-		return f.fault
-	}
-	tokens := k.encode(text, beginning)
-	if tokens == nil {
-		tokens = []int32{}
 	}
 	answer := map[string]any{
 		"count": len(tokens), "max_model_len": r.reach(name, k).length, "tokens": tokens, "token_strs": nil,
@@ -100,8 +89,32 @@ func (r *Router) tokenize(w http.ResponseWriter, req *http.Request) error {
 	return gone(writeJSON(w, r.cfg.WriteTimeout, http.StatusOK, answer))
 }
 
-// maxDetokenized is how many ids one request may ask the text of.
-const maxDetokenized = 1 << 20
+// tokens are the ids of a request's prompt or messages.
+func (r *Router) tokens(ctx context.Context, f *fields, k *card) (tokens []int32, err error) {
+	leave, err := r.encoders.enter(ctx, guestOf(ctx).id, len(f.raw["prompt"])+len(f.raw["messages"]))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	b, o := bounds{limit: maxTokenized}, tokenizer.Options{Control: true, Begin: f.boolean("add_special_tokens", true)}
+	text, ok := f.text("prompt")
+	if _, chat := f.get("messages"); chat {
+		text, o.Plain, err = renderChat(f, k, r.cfg.Now(), b)
+		o.Begin = true
+	} else if !ok {
+		err = invalid("prompt", "give a prompt or messages")
+	}
+	if err = cmp.Or(err, f.fault); err == nil {
+		tokens, err = k.encode(ctx, text, o, b)
+	}
+	if tokens == nil {
+		tokens = []int32{}
+	}
+	return tokens, err
+}
+
+// maxTokenized is how many ids one request may ask for, or the text of.
+const maxTokenized = 1 << 20
 
 // detokenize serves POST /detokenize.
 func (r *Router) detokenize(w http.ResponseWriter, req *http.Request) error {
@@ -118,12 +131,12 @@ func (r *Router) detokenize(w http.ResponseWriter, req *http.Request) error {
 	if !ok {
 		return invalid("tokens", "tokens is missing: give a list of token ids")
 	}
-	tokens, isList, many, err := ids(raw, "tokens", k.tok.Len(), maxDetokenized)
+	tokens, isList, many, err := ids(raw, "tokens", k.tok.Len(), maxTokenized)
 	switch {
 	case err == nil && !isList:
 		err = invalid("tokens", "tokens must be a list of token ids")
 	case many > 0:
-		err = invalid("tokens", "tokens has %d ids, at most %d are taken", many, maxDetokenized)
+		err = invalid("tokens", "tokens has %d ids, at most %d are taken", many, maxTokenized)
 	}
 	if err != nil {
 		return err

@@ -43,7 +43,6 @@ var unbuiltMembers = []unbuilt{
 	{"functions", oneOf("[]"), bothKinds},
 	{"function_call", oneOf(`"none"`, `"auto"`), bothKinds},
 	{"response_format", oneOf(`{"type":"text"}`), bothKinds},
-	{"berth", oneOf("{}", `{"guaranteed":false}`), bothKinds},
 	{"audio", never, bothKinds},
 	{"modalities", oneOf(`["text"]`), bothKinds},
 	{"prediction", never, chatsOnly},
