@@ -43,7 +43,7 @@ func (r *Router) AdminHandler() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
 		r.refuse(w, req, &Error{kind: kindNoPath, Message: "there is nothing at " + req.URL.Path})
 	})
-	return r.guarded(r.exact(mux))
+	return r.guarded(r.fromPages(func() bool { return false }, r.exact(r.operated(mux))))
 }
 
 // clusterBody is the cluster as this router sees it.

@@ -466,6 +466,7 @@ func TestChoicesAreWrittenOneByOne(t *testing.T) {
 		w := &parts{ResponseRecorder: httptest.NewRecorder()}
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/completions", strings.NewReader(
 			`{"model":"tiny","prompt":[[`+prompt+`],[`+prompt+`]],"n":16,"max_tokens":1,`+fields+`}`))
+		req.Header.Set("Content-Type", "application/json")
 		h.router.Handler().ServeHTTP(w, req)
 		size := w.Body.Len()
 		if texts, _ := choicesOf(t, response{status: w.Code, body: w.Body.String()}); len(texts) != 32 || w.largest > size/16 {

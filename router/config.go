@@ -59,6 +59,14 @@ type Config struct {
 	// Tenants are put into the ledger if it never had any. With them nobody is served without a key, from the start.
 	Tenants []*ledgerv1.Tenant
 
+	Origins []string // of pages that may use the API, as scheme://host[:port]; "*": all
+	Hosts   []string // names of this machine that requests over loopback may have while no key is asked for, beside localhost
+
+	AdminToken     string // that a change through the admin API needs; empty: none
+	AdminTokenFile string // where operators find it
+	AdminReads     bool   // the token is needed to look, too
+	Version        string // of the program, for /version
+
 	QueueRequests int           // requests that may wait; 4096
 	QueueTokens   int           // prompt tokens that may wait; 4194304
 	QueueTimeout  time.Duration // longest wait before admission; 60 s

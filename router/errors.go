@@ -44,6 +44,9 @@ var (
 	kindSlowBody    = kind{"REQ-001", "request_timeout", http.StatusRequestTimeout, typeInvalid}
 	kindModel       = kind{"MDL-001", "model_not_found", http.StatusNotFound, typeInvalid}
 	kindNoPath      = kind{"REQ-001", "not_found", http.StatusNotFound, typeInvalid}
+	kindOrigin      = kind{"REQ-004", "forbidden_origin", http.StatusForbidden, typeInvalid}
+	kindMediaType   = kind{"REQ-005", "unsupported_media_type", http.StatusUnsupportedMediaType, typeInvalid}
+	kindAdmin       = kind{"ADM-001", "admin_token_needed", http.StatusUnauthorized, typeInvalid}
 	kindNoMethod    = kind{"REQ-001", "method_not_allowed", http.StatusMethodNotAllowed, typeInvalid}
 	kindInternal    = kind{"INT-001", "internal_error", http.StatusInternalServerError, typeServer}
 )

@@ -23,6 +23,7 @@ func (h *house) leave(path, body string, at func() bool) {
 		if err != nil {
 			return
 		}
+		req.Header.Set("Content-Type", "application/json")
 		if res, err := h.http.Client().Do(req); err == nil {
 			_, _ = io.Copy(io.Discard, res.Body) // until it is cut
 			res.Body.Close()
@@ -87,6 +88,7 @@ func TestManyClientsLeave(t *testing.T) { // R1
 			defer cancel()
 			req, _ := http.NewRequestWithContext(ctx, "POST", h.http.URL+"/v1/completions",
 				strings.NewReader(`{"model":"tiny","prompt":"hello there","max_tokens":40}`))
+			req.Header.Set("Content-Type", "application/json")
 			if res, err := h.http.Client().Do(req); err == nil {
 				res.Body.Close()
 			}
@@ -119,7 +121,7 @@ func TestSlowReader(t *testing.T) { // R1
 	}
 	defer conn.Close()
 	body := `{"model":"tiny","prompt":"hi","max_tokens":1000000,"stream":true,"return_token_ids":true}`
-	head := "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: " + itoa(len(body)) + "\r\n\r\n"
+	head := "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " + itoa(len(body)) + "\r\n\r\n"
 	if _, err = io.WriteString(conn, head+body); err != nil {
 		t.Fatal(err)
 	}

@@ -210,6 +210,7 @@ func (h *house) do(method, path, body string, header ...string) response {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	req.Header.Set("Content-Type", "application/json")
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}

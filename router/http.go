@@ -19,6 +19,7 @@ func (r *Router) Handler() http.Handler {
 	mux.HandleFunc("/v1/completions", r.traced("POST /v1/completions", "text_completion", r.post(r.completions)))
 	mux.HandleFunc("/v1/chat/completions", r.traced("POST /v1/chat/completions", "chat", r.post(r.completions)))
 	mux.HandleFunc("/v1/models", r.get(r.models))
+	mux.HandleFunc("/v1/models/{$}", r.get(r.models))
 	mux.HandleFunc("/v1/models/{id...}", r.get(r.modelByID))
 	mux.HandleFunc("/tokenize", r.post(r.tokenize))
 	mux.HandleFunc("/detokenize", r.post(r.detokenize))
@@ -26,6 +27,9 @@ func (r *Router) Handler() http.Handler {
 		mux.HandleFunc(at, r.unbuilt)
 	}
 	mux.HandleFunc("/healthz", r.get(r.healthz))
+	mux.HandleFunc("/health", r.get(r.healthz)) // as vLLM, SGLang and llama.cpp have it
+	mux.HandleFunc("/ping", r.ping)             // as SageMaker has it
+	mux.HandleFunc("/version", r.get(r.version))
 	mux.HandleFunc("/readyz", r.get(r.readyz))
 	if r.cfg.Metrics != nil {
 		mux.Handle("/metrics", r.cfg.Metrics)
@@ -33,7 +37,8 @@ func (r *Router) Handler() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
 		r.refuse(w, req, &Error{kind: kindNoPath, Message: "there is nothing at " + req.URL.Path})
 	})
-	return r.guarded(r.exact(r.keyed(mux)))
+	closed := func() bool { return r.closed(r.cfg.Ledger.View()) }
+	return r.guarded(r.fromPages(closed, r.exact(r.keyed(mux))))
 }
 
 // exact refuses paths that ServeMux would redirect to a cleaner form of theirs: no API has them.
@@ -72,6 +77,7 @@ func (r *Router) guarded(next http.Handler) http.Handler {
 			}
 		}
 		req = req.WithContext(context.WithValue(req.Context(), requestIDKey{}, id))
+		sw := &statusWriter{ResponseWriter: w}
 		defer func() {
 			fault := recover()
 			if fault == nil {
@@ -81,9 +87,12 @@ func (r *Router) guarded(next http.Handler) http.Handler {
 				panic(fault)
 			}
 			r.cfg.Log.Error("a handler panicked", "request_id", id, "panic", fault, "stack", string(debug.Stack()))
+			if sw.status != 0 {
+				panic(http.ErrAbortHandler) // the answer has begun: it must not look whole
+			}
 			r.refuse(w, req, asError(errors.New("panic")))
 		}()
-		next.ServeHTTP(w, req)
+		next.ServeHTTP(sw, req)
 	})
 }
 
@@ -152,6 +161,13 @@ func (r *Router) healthz(w http.ResponseWriter, _ *http.Request) error {
 	return gone(writeJSON(w, r.cfg.WriteTimeout, http.StatusOK, map[string]string{"status": "ok"}))
 }
 
+// ping takes any method.
+func (r *Router) ping(w http.ResponseWriter, req *http.Request) { r.failing(r.healthz)(w, req) }
+
+func (r *Router) version(w http.ResponseWriter, _ *http.Request) error {
+	return gone(writeJSON(w, r.cfg.WriteTimeout, http.StatusOK, map[string]string{"version": r.cfg.Version}))
+}
+
 // readyz says whether work can be taken: there is a quorum, and a worker that is placed on.
 func (r *Router) readyz(w http.ResponseWriter, _ *http.Request) error {
 	if err := r.ready(); err != nil {
@@ -186,9 +202,7 @@ func (r *Router) ready() error {
 
 // unbuilt refuses endpoints that this version does not have.
 func (r *Router) unbuilt(w http.ResponseWriter, req *http.Request) {
-	e := unsupported(req.URL.Path)
-	e.Param = ""
-	r.refuse(w, req, e)
+	r.refuse(w, req, &Error{kind: kindUnsupported, Message: req.URL.Path + " is not supported by this version of Berth"})
 }
 
 // errorBody is the form that a path's API has for errors.

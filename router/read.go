@@ -20,6 +20,9 @@ const (
 
 // readBody reads a request's JSON object. Its fields have room until they are done with.
 func (r *Router) readBody(w http.ResponseWriter, req *http.Request) (*fields, error) {
+	if err := isJSON(req); err != nil {
+		return nil, err
+	}
 	in := &intake{r: r, w: w, req: req, control: http.NewResponseController(w), bodies: r.bodies}
 	if g, ok := req.Context().Value(guestKey{}).(*guest); ok {
 		in.tenant, in.shares = g.id, g.tenant != nil

@@ -41,7 +41,7 @@ func (h *house) raw(data string, half bool) string {
 	return string(answer)
 }
 
-const rawHead = "POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
+const rawHead = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 
 func TestBrokenBodiesAreRefused(t *testing.T) {
 	h := open(t, nil)
@@ -79,7 +79,7 @@ func TestSlowBody(t *testing.T) {
 	release := make(chan struct{})
 	h.hire("w1", nil).play = held(release)
 	for _, path := range []string{"/v1/completions", "/tokenize", "/v1/embeddings", "/nowhere", "/healthz"} {
-		got := h.raw("POST "+path+" HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{\"model\":", false)
+		got := h.raw("POST "+path+" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{\"model\":", false)
 		if !strings.HasPrefix(got, "HTTP/1.1 4") || !strings.Contains(got, "\"REQ-00") {
 			t.Errorf("%s: %q", path, got)
 		}

@@ -96,7 +96,6 @@ func TestErrorShape(t *testing.T) {
 		{"GET", "/v1/models/../../x", "", 404, "REQ-001"},
 		{"GET", "/v1/./models", "", 404, "REQ-001"},
 		{"GET", "/v1/models/a//b", "", 404, "REQ-001"},
-		{"GET", "/v1/models/", "", 404, "MDL-001"},
 		{"GET", "/v1/models/org%2Fname", "", 404, "MDL-001"},
 		{"POST", "/v1/embeddings", "{}", 400, "REQ-002"},
 		{"POST", "/v1/responses", "{}", 400, "REQ-002"},

@@ -2,7 +2,6 @@ package router
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -16,11 +15,17 @@ const memberTimeout = 10 * time.Second
 
 // addMember serves POST /admin/v1/members/{id} with {"raft": host:port, "rpc": host:port}: the replica may join then.
 func (r *Router) addMember(w http.ResponseWriter, req *http.Request) error {
-	var body struct{ Raft, RPC string }
-	if err := json.NewDecoder(http.MaxBytesReader(w, req.Body, 1<<16)).Decode(&body); err != nil {
-		return invalid("", `want {"raft": "host:port", "rpc": "host:port"}: %v`, err)
+	f, err := r.readBody(w, req)
+	if err != nil {
+		return err
 	}
-	p, err := consensus.ParsePeer(req.PathValue("id") + "=" + body.Raft + "/" + body.RPC)
+	defer f.done()
+	raft, _ := f.text("raft")
+	rpc, _ := f.text("rpc")
+	if f.fault != nil || raft == "" || rpc == "" {
+		return invalid("", `want {"raft": "host:port", "rpc": "host:port"}`)
+	}
+	p, err := consensus.ParsePeer(req.PathValue("id") + "=" + raft + "/" + rpc)
 	if err != nil {
 		return invalid("", "%v", err)
 	}

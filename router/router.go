@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,7 @@ type Router struct {
 	prefixes    *prefixes
 	catalog     catalog
 	conns       conns
+	origins     *http.CrossOriginProtection
 	bodies      *bodies // of clients
 	encoders    *gate
 	keyring     keyring
@@ -63,8 +65,11 @@ func New(c Config) (*Router, error) {
 		flights:     flights{all: map[*flight]struct{}{}},
 		decisions:   decisions{at: map[string]int{}},
 	}
-	r.life, r.end = context.WithCancelCause(context.Background())
 	var err error
+	if r.origins, err = crossOrigin(c.Origins); err != nil {
+		return nil, fmt.Errorf("router config: %w", err)
+	}
+	r.life, r.end = context.WithCancelCause(context.Background())
 	if r.trace, err = newTraces(r); err != nil {
 		r.end(err)
 		return nil, fmt.Errorf("router metrics: %w", err)

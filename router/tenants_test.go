@@ -25,6 +25,7 @@ func (h *house) manage(method, path, body string) response {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	req.Header.Set("Content-Type", "application/json")
 	res, err := h.admin.Client().Do(req)
 	if err != nil {
 		h.t.Fatal(err)

@@ -172,7 +172,7 @@ func (c *benchCommand) ask(ctx context.Context, key, prompt string, s *sample) s
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		s.failed, _, _ = strings.Cut(apiError(resp.Body, resp.Status).Error(), ":")
+		s.failed, _, _ = strings.Cut(apiError(resp.Body, resp.StatusCode).Error(), ":")
 		return ""
 	}
 	last := sent

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/berthd/berth/cmd/flags"
@@ -98,11 +99,11 @@ func (e *endpoint) ask(ctx context.Context, path string, body map[string]any) (s
 	body["stream"] = !e.JSON
 	resp, err := postJSON(ctx, strings.TrimSuffix(e.URL, "/")+path, e.APIKey, body)
 	if err != nil {
-		return "", fmt.Errorf("%w (is a cluster up? try: berth up)", err)
+		return "", unreachable(err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return "", apiError(resp.Body, resp.Status)
+		return "", apiError(resp.Body, resp.StatusCode)
 	}
 	if e.JSON {
 		_, err := io.Copy(os.Stdout, resp.Body)
@@ -196,7 +197,7 @@ func eachEvent(in io.Reader, f func(*event)) error {
 			return fmt.Errorf("the stream broke: %w", err)
 		}
 		if e.Error != nil {
-			return apiError(strings.NewReader(data), "the stream")
+			return apiError(strings.NewReader(data), http.StatusOK)
 		}
 		f(&e)
 	}
@@ -226,20 +227,36 @@ func stream(in io.Reader, out io.Writer, answers int) (string, error) {
 	return all[0].String(), err
 }
 
-func apiError(body io.Reader, status string) error {
+// refusal is an error that a server answered.
+type refusal struct {
+	Status      int
+	ID, Message string
+	TokenFile   string // where a router has the admin token that it asks for
+}
+
+func (r *refusal) Error() string {
+	if r.ID == "" {
+		return r.Message
+	}
+	return r.ID + ": " + r.Message
+}
+
+// apiError reads the error in a body.
+func apiError(body io.Reader, status int) error {
 	raw, _ := io.ReadAll(io.LimitReader(body, 1<<20))
 	var e struct {
 		Error struct {
 			Message string `json:"message"`
 			Berth   struct {
-				ID string `json:"id"`
+				ID        string `json:"id"`
+				TokenFile string `json:"token_file"`
 			} `json:"berth"`
 		} `json:"error"`
 	}
 	if json.Unmarshal(raw, &e) != nil || e.Error.Message == "" {
-		return fmt.Errorf("%s: %s", status, strings.TrimSpace(string(raw)))
+		return &refusal{Status: status, Message: strings.TrimSpace(fmt.Sprintf("%d %s: %s", status, http.StatusText(status), raw))}
 	}
-	return fmt.Errorf("%s: %s", e.Error.Berth.ID, e.Error.Message)
+	return &refusal{Status: status, ID: e.Error.Berth.ID, Message: e.Error.Message, TokenFile: e.Error.Berth.TokenFile}
 }
 
 // getJSON reads a JSON answer.
@@ -247,22 +264,33 @@ func getJSON(ctx context.Context, url string, into any) error {
 	return askJSON(ctx, http.MethodGet, url, "", nil, into)
 }
 
-// askJSON sends a body, with an API key if there is one, and reads a JSON answer.
+// askJSON sends a body, with an API key or token if there is one, and reads a JSON answer.
 func askJSON(ctx context.Context, method, url, key string, body io.Reader, into any) error {
 	req, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
 		return &flags.UsageError{Err: err}
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
 	}
 	if key != "" {
 		req.Header.Set("Authorization", "Bearer "+key)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return err
+		return unreachable(err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return apiError(resp.Body, resp.Status)
+		return apiError(resp.Body, resp.StatusCode)
 	}
 	return json.NewDecoder(resp.Body).Decode(into)
+}
+
+// unreachable says what to do where nothing listens.
+func unreachable(err error) error {
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("%w (is a cluster up? try: berth up)", err)
+	}
+	return err
 }

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/berthd/berth/cmd/flags"
@@ -17,8 +16,7 @@ import (
 
 // membersCommand changes who keeps the ledger.
 type membersCommand struct {
-	Admin string `help:"Base of any router's admin API." default:"http://127.0.0.1:8082"`
-	JSON  bool   `help:"Print what the admin API says, as it is."`
+	operator
 
 	Add    addMember    `cmd:"" help:"Let a new replica in: then start its router with an empty --data, and --peers that name it and the others."`
 	Remove removeMember `cmd:"" help:"Take a replica out: its router ends. To bring it back, add it again with an empty --data."`
@@ -38,8 +36,7 @@ func (c *addMember) Run(ctx context.Context, m *membersCommand) error {
 	if err != nil {
 		return &flags.UsageError{Err: err}
 	}
-	body := fmt.Sprintf(`{"raft":%q,"rpc":%q}`, p.Raft, p.RPC)
-	return m.change(ctx, http.MethodPost, p.ID, strings.NewReader(body))
+	return m.change(ctx, http.MethodPost, p.ID, map[string]string{"raft": p.Raft, "rpc": p.RPC})
 }
 
 // Run removes a replica.
@@ -48,9 +45,9 @@ func (c *removeMember) Run(ctx context.Context, m *membersCommand) error {
 }
 
 // change asks for one, and prints the members after it.
-func (c *membersCommand) change(ctx context.Context, method, id string, body io.Reader) error {
-	var raw json.RawMessage
-	if err := askJSON(ctx, method, strings.TrimSuffix(c.Admin, "/")+"/admin/v1/members/"+url.PathEscape(id), "", body, &raw); err != nil {
+func (c *membersCommand) change(ctx context.Context, method, id string, body any) error {
+	raw, err := c.ask(ctx, method, "members/"+url.PathEscape(id), body)
+	if err != nil {
 		return err
 	}
 	if c.JSON {

@@ -5,15 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 	"text/tabwriter"
 )
 
-type statusCommand struct {
-	Admin string `help:"Base of the router's admin API." default:"http://127.0.0.1:8082"`
-	JSON  bool   `help:"Print what the admin API says, as it is."`
-}
+type statusCommand struct{ operator }
 
 // clusterState is what GET /admin/v1/cluster says.
 type clusterState struct {
@@ -68,9 +66,9 @@ func (s *clusterState) ready() (n int) {
 
 // Run prints the cluster's state.
 func (c *statusCommand) Run(ctx context.Context) error {
-	var raw json.RawMessage
-	if err := getJSON(ctx, strings.TrimSuffix(c.Admin, "/")+"/admin/v1/cluster", &raw); err != nil {
-		return fmt.Errorf("%w (is a cluster up? try: berth up)", err)
+	raw, err := c.ask(ctx, http.MethodGet, "cluster", nil)
+	if err != nil {
+		return err
 	}
 	if c.JSON {
 		_, err := os.Stdout.Write(append(raw, '\n'))

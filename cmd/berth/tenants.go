@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,8 +14,7 @@ import (
 
 // tenantsCommand shows and changes who may use the cluster.
 type tenantsCommand struct {
-	Admin string `help:"Base of any router's admin API." default:"http://127.0.0.1:8082"`
-	JSON  bool   `help:"Print what the admin API says, as it is."`
+	operator
 
 	List   listTenants  `cmd:"" help:"Show all tenants."`
 	Show   showTenant   `cmd:"" help:"Show one."`
@@ -151,21 +149,15 @@ func (c *tenantsCommand) one(ctx context.Context, method, id string, body map[st
 	return nil
 }
 
-func (c *tenantsCommand) ask(ctx context.Context, method, id string, body map[string]any) (raw json.RawMessage, err error) {
-	at := strings.TrimSuffix(c.Admin, "/") + "/admin/v1/tenants"
+func (c *tenantsCommand) ask(ctx context.Context, method, id string, body map[string]any) (json.RawMessage, error) {
+	path := "tenants"
 	if id != "" {
-		at += "/" + url.PathEscape(id)
+		path += "/" + url.PathEscape(id)
 	}
-	var in io.Reader
-	if body != nil {
-		data, err := json.Marshal(body)
-		if err != nil {
-			return nil, err
-		}
-		in = bytes.NewReader(data)
+	if body == nil {
+		return c.operator.ask(ctx, method, path, nil)
 	}
-	err = askJSON(ctx, method, at, "", in, &raw)
-	return raw, err
+	return c.operator.ask(ctx, method, path, body)
 }
 
 func (c *tenantsCommand) print(raw json.RawMessage, err error) error {

@@ -27,6 +27,9 @@ type config struct {
 	Data          string        `help:"Folder of the ledger: its log and snapshots." default:"./data/router"`
 	Tenants       string        `help:"YAML file of the tenants that a ledger begins with which never had any; nobody is served without a key then." type:"existingfile" placeholder:"FILE"`
 	Open          bool          `help:"Serve without tenants on an address that is not loopback."`
+	CORSOrigins   []string      `name:"cors-origins" help:"Origins whose pages may use the API, as scheme://host[:port]; * is all of them. Default: none." placeholder:"ORIGIN,..."`
+	AllowedHosts  []string      `help:"Names of this machine, beside localhost, that requests over loopback may use while no key is asked for." placeholder:"HOST,..."`
+	AdminToken    string        `name:"admin-token-file" help:"File with the token of the admin API. Default: one that is drawn at the first start, in --data; then it is needed for changes only, unless --admin is beyond loopback." type:"existingfile" placeholder:"FILE"`
 	QueueRequests int           `help:"Requests that may wait." default:"4096"`
 	QueueTokens   int           `help:"Prompt tokens that may wait." default:"4194304"`
 	QueueTimeout  time.Duration `help:"How long a request may wait for room." default:"60s"`

@@ -50,6 +50,11 @@ func run(c *config) error {
 		return err
 	}
 	defer l.close()
+	token, err := readAdminToken(c)
+	if err != nil {
+		return err
+	}
+	warnOpenPorts(log, c)
 	dial := []grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
@@ -70,11 +75,22 @@ func run(c *config) error {
 		ID: c.ID, Ledger: node, Session: session, Log: log, Metrics: tel.Metrics(), Dial: dial,
 		QueueRequests: c.QueueRequests, QueueTokens: c.QueueTokens, QueueTimeout: c.QueueTimeout,
 		ResumeTimeout: c.ResumeTimeout, MaxBodyBytes: int64(c.MaxBody), Tenants: c.tenants,
+		Origins: c.CORSOrigins, Hosts: c.AllowedHosts, Version: flags.Version(),
+		AdminToken: token.token, AdminTokenFile: token.file, AdminReads: token.reads,
 	})
 	if err != nil {
 		return err
 	}
 	return serve(ctx, stop, c, log, r, l, node)
+}
+
+// warnOpenPorts says which ports trust whoever reaches them.
+func warnOpenPorts(log *slog.Logger, c *config) {
+	for flag, addr := range map[string]string{"--rpc": c.RPC, "--raft": c.Raft} {
+		if host, _, _ := net.SplitHostPort(addr); !loopback(host) {
+			log.Warn("this port trusts whoever reaches it: keep it inside a network of the cluster's own", "flag", flag, "address", addr)
+		}
+	}
 }
 
 // listeners are bound before anything else starts, so that a taken address is said at once.
@@ -114,8 +130,8 @@ func serve(ctx context.Context, stop func(), c *config, log *slog.Logger, r *rou
 	r.RegisterRPC(rpc)
 	node.RegisterRPC(rpc)
 	healthv1.RegisterHealthServer(rpc, health.NewServer())
-	api := &http.Server{Handler: r.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
-	admin := &http.Server{Handler: r.AdminHandler(), ReadHeaderTimeout: 10 * time.Second}
+	api := httpServer(r.Handler())
+	admin := httpServer(r.AdminHandler())
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	ended := make(chan error, 4)
@@ -146,4 +162,12 @@ func serve(ctx context.Context, stop func(), c *config, log *slog.Logger, r *rou
 	cancel()
 	rpc.Stop()
 	return errors.Join(failed, r.Close())
+}
+
+// httpServer speaks HTTP/1.1 and, without TLS, HTTP/2.
+func httpServer(h http.Handler) *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, Protocols: protocols}
 }
