@@ -289,6 +289,7 @@ func (c *cluster) firstChunks(body object, n int) error {
 	if err != nil {
 		return err
 	}
+	req.Header.Set("Content-Type", "application/json")
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return err

@@ -131,7 +131,7 @@ func (e *endpoint) choose(ctx context.Context) error {
 	}
 	for limit := time.Now().Add(modelPatience); ; time.Sleep(200 * time.Millisecond) {
 		if err := askJSON(ctx, http.MethodGet, strings.TrimSuffix(e.URL, "/")+"/v1/models", e.APIKey, nil, &list); err != nil {
-			return fmt.Errorf("%w (is a cluster up? try: berth up)", err)
+			return err
 		}
 		if len(list.Data) > 0 {
 			break
