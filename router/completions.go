@@ -61,6 +61,9 @@ func (r *Router) prepare(ctx context.Context, f *fields, chat bool) ([]*request,
 		return nil, err
 	}
 	q := request{guest: g, id: requestID(ctx), chat: chat, model: name, card: k, params: readParams(f, chat, k.tok.Len())}
+	if f.fault == nil {
+		f.fault = q.mustEnd()
+	}
 	if f.fault != nil {
 		return nil, f.fault
 	}
@@ -110,11 +113,17 @@ func (r *Router) prompts(ctx context.Context, f *fields, q *request, to reach) (
 	}
 	defer leave()
 	b := bounds{r.promptLimit(to), q.maxTokens}
+	if q.keep != 0 {
+		b.limit = maxTokenized
+	}
 	if q.chat {
 		out = make([]prompt, 1)
 		out[0].ids, err = readChat(ctx, f, q.card, r.cfg.Now(), b)
 	} else {
 		out, err = readPrompts(ctx, f, q.card, max(1, maxChoices/q.bestOf), b)
+	}
+	for i := range out {
+		out[i] = q.cut(out[i], to.alone, q.maxTokens)
 	}
 	if err == nil {
 		err = f.fault

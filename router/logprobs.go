@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	workerv1 "github.com/berthd/berth/api/worker/v1"
-	"github.com/berthd/berth/model/tokenizer"
 )
 
 // token is a token of an answer, with what the worker says of it.
@@ -60,31 +59,37 @@ func logprobsOf(q *request, tokens []token) any {
 	case !q.logprobs:
 		return nil
 	case q.chat:
-		return chatForm(q.card.tok, tokens, q.top)
+		return chatForm(q, tokens)
 	}
-	return textForm(q.card.tok, tokens, q.top)
+	return textForm(q, tokens)
 }
 
-func chatForm(tok *tokenizer.Tokenizer, tokens []token, top int) *chatLogprobs {
+// tokenName is what a token is called if its client wants ids for names.
+func tokenName(id int32) string { return "token_id:" + strconv.Itoa(int(id)) }
+
+func chatForm(q *request, tokens []token) *chatLogprobs {
 	out := &chatLogprobs{Content: make([]chatToken, len(tokens))}
 	for i, t := range tokens {
 		c := &out.Content[i]
-		c.likelyToken = likely(tok, t.id, t.score.GetLogprob())
+		c.likelyToken = likely(q, t.id, t.score.GetLogprob())
 		c.Top = []likelyToken{}
-		for k, id := range t.score.GetTopIds()[:min(top, len(t.score.GetTopIds()))] {
-			c.Top = append(c.Top, likely(tok, id, t.score.TopLogprobs[k]))
+		for k, id := range t.score.GetTopIds()[:min(q.top, len(t.score.GetTopIds()))] {
+			c.Top = append(c.Top, likely(q, id, t.score.TopLogprobs[k]))
 		}
 	}
 	return out
 }
 
-func likely(tok *tokenizer.Tokenizer, id int32, logprob float32) likelyToken {
-	piece := tok.Piece(id)
+func likely(q *request, id int32, logprob float32) likelyToken {
+	piece := q.card.tok.Piece(id)
 	out := likelyToken{Token: piece, Logprob: finite(logprob), Bytes: make([]int, len(piece))}
 	for i := range len(piece) {
 		out.Bytes[i] = int(piece[i])
 	}
-	if !utf8.ValidString(piece) {
+	switch {
+	case q.namesAsIDs:
+		out.Token = tokenName(id)
+	case !utf8.ValidString(piece):
 		out.Token = escaped(piece)
 	}
 	return out
@@ -99,13 +104,17 @@ func escaped(piece string) string {
 	return out.String()
 }
 
-func textForm(tok *tokenizer.Tokenizer, tokens []token, top int) *textLogprobs {
+func textForm(q *request, tokens []token) *textLogprobs {
 	out := &textLogprobs{[]string{}, []*float32{}, []map[string]float32{}, []int{}}
 	name := func(id int32) string {
-		if piece := tok.Piece(id); utf8.ValidString(piece) {
+		piece := q.card.tok.Piece(id)
+		switch {
+		case q.namesAsIDs:
+			return tokenName(id)
+		case utf8.ValidString(piece):
 			return piece
 		}
-		return "bytes:" + escaped(tok.Piece(id))
+		return "bytes:" + escaped(piece)
 	}
 	for _, t := range tokens {
 		out.Tokens, out.Offsets = append(out.Tokens, name(t.id)), append(out.Offsets, t.offset)
@@ -115,7 +124,7 @@ func textForm(tok *tokenizer.Tokenizer, tokens []token, top int) *textLogprobs {
 		}
 		logprob := finite(t.score.Logprob)
 		likeliest := map[string]float32{}
-		for k := min(top, len(t.score.TopIds)) - 1; k >= 0; k-- { // of two with one text the likelier stays
+		for k := min(q.top, len(t.score.TopIds)) - 1; k >= 0; k-- { // of two with one text the likelier stays
 			likeliest[name(t.score.TopIds[k])] = finite(t.score.TopLogprobs[k])
 		}
 		likeliest[name(t.id)] = logprob

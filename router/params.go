@@ -13,7 +13,7 @@ import (
 const (
 	maxStops   = 16   // stop strings, as vLLM has it
 	maxStop    = 1024 // bytes of one
-	maxSalt    = 256  // bytes of cache_salt
+	maxSalt    = 1024 // bytes of cache_salt, as vLLM has it
 	maxStopIDs = 1024 // stop_token_ids
 	maxBiases  = 4096 // entries of logit_bias
 )
@@ -31,9 +31,12 @@ type params struct {
 	keepSpecial  bool // control tokens give their text
 	stream       bool
 	includeUsage bool
+	usageSoFar   bool // every piece of a stream says what its choice has used
+	namesAsIDs   bool // tokens of log-probabilities are called token_id:ID
 	returnIDs    bool
 	salt         string
 	priority     int64
+	truncation
 	choices
 }
 
@@ -58,6 +61,8 @@ func readParams(f *fields, chat bool, vocab int) params {
 		returnIDs:   f.boolean("return_token_ids", false),
 		stops:       readStops(f),
 		priority:    f.integer("priority", 0, math.MinInt32, math.MaxInt32),
+		namesAsIDs:  f.boolean("return_tokens_as_token_ids", false),
+		truncation:  readTruncation(f),
 	}
 	if p.salt, _ = f.text("cache_salt"); len(p.salt) > maxSalt {
 		f.fail(invalid("cache_salt", "cache_salt must have at most %d bytes", maxSalt))
@@ -68,7 +73,7 @@ func readParams(f *fields, chat bool, vocab int) params {
 	if p.maxTokens >= 0 && p.minTokens > p.maxTokens {
 		f.fail(invalid("min_tokens", "min_tokens %d must not be above max_tokens %d", p.minTokens, p.maxTokens))
 	}
-	p.includeUsage = readStreamOptions(f, p.stream)
+	p.includeUsage, p.usageSoFar = readStreamOptions(f, p.stream)
 	p.sampling = readSampling(f, vocab)
 	_, p.seeded = f.get("seed")
 	if raw, ok := f.get("stop_token_ids"); ok {
@@ -84,13 +89,16 @@ func readParams(f *fields, chat bool, vocab int) params {
 	return p
 }
 
+// leastPenalty keeps the penalty that logits are divided by from making them infinite; what is below it is as strong.
+const leastPenalty = 0.01
+
 // readSampling has OpenAI's ranges where OpenAI has the parameter, and vLLM's elsewhere.
 func readSampling(f *fields, vocab int) *workerv1.Sampling {
 	s := &workerv1.Sampling{
 		Temperature:       f.number("temperature", 1, 0, 2, false),
 		TopP:              f.number("top_p", 1, 0, 1, true),
 		MinP:              f.number("min_p", 0, 0, 1, false),
-		RepetitionPenalty: f.number("repetition_penalty", 1, 0, 100, true),
+		RepetitionPenalty: max(leastPenalty, f.number("repetition_penalty", 1, 0, 100, true)),
 		PresencePenalty:   f.number("presence_penalty", 0, -2, 2, false),
 		FrequencyPenalty:  f.number("frequency_penalty", 0, -2, 2, false),
 		LogitBias:         readBias(f, vocab),
@@ -178,23 +186,24 @@ func readStops(f *fields) []string {
 	return out
 }
 
-func readStreamOptions(f *fields, stream bool) (includeUsage bool) {
+func readStreamOptions(f *fields, stream bool) (includeUsage, soFar bool) {
 	raw, ok := f.get("stream_options")
 	if !ok {
-		return false
+		return false, false
 	}
 	var members map[string]json.RawMessage
 	if crowded(raw, maxMembers) || json.Unmarshal(raw, &members) != nil {
 		f.fail(invalid("stream_options", "stream_options must be an object"))
-		return false
+		return false, false
 	}
 	if !stream {
 		f.fail(invalid("stream_options", "stream_options is only for requests with \"stream\": true"))
 	}
 	inner := fields{raw: members}
-	includeUsage = inner.boolean("include_usage", false)
+	includeUsage, soFar = inner.boolean("include_usage", false), inner.boolean("continuous_usage_stats", false)
 	if inner.fault != nil {
-		f.fail(invalid("stream_options.include_usage", "stream_options.include_usage must be true or false"))
+		e := asError(inner.fault)
+		f.fail(invalid("stream_options."+e.Param, "stream_options.%s", e.Message))
 	}
-	return includeUsage
+	return includeUsage, includeUsage && soFar
 }

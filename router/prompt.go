@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/berthd/berth/model/tokenizer"
 	"github.com/berthd/berth/model/tokenizer/jinja"
@@ -126,7 +127,8 @@ func readChat(ctx context.Context, f *fields, k *card, now time.Time, b bounds) 
 	if err != nil {
 		return nil, err
 	}
-	prompt, err := k.encode(ctx, text, tokenizer.Options{Control: true, Begin: true, Plain: plain}, b)
+	o := tokenizer.Options{Control: true, Begin: f.boolean("add_special_tokens", true), Plain: plain}
+	prompt, err := k.encode(ctx, text, o, b)
 	if err == nil && len(prompt) == 0 {
 		err = invalid("messages", "messages make an empty prompt")
 	}
@@ -154,7 +156,11 @@ func renderChat(f *fields, k *card, now time.Time, b bounds) (text string, plain
 	if err != nil {
 		return "", nil, err
 	}
-	answer := f.boolean("add_generation_prompt", true)
+	goesOn := f.boolean("continue_final_message", false)
+	answer := f.boolean("add_generation_prompt", !goesOn)
+	if goesOn && answer {
+		return "", nil, invalid("continue_final_message", "continue_final_message and add_generation_prompt exclude each other")
+	}
 	if readOwn(f).controlTokens {
 		text, err = k.template.Render(messages, answer, extra, now)
 	} else {
@@ -164,7 +170,25 @@ func renderChat(f *fields, k *card, now time.Time, b bounds) (text string, plain
 		return "", nil, invalid("messages", "the model's chat template refuses the messages: %s",
 			strings.TrimPrefix(err.Error(), tokenizer.ErrTemplate.Error()+": "))
 	}
+	if goesOn {
+		return openEnded(messages, text, plain)
+	}
 	return text, plain, nil
+}
+
+// openEnded cuts a rendered chat off where the text of its last message ends, as transformers does.
+func openEnded(messages []tokenizer.Message, text string, plain []tokenizer.Span) (string, []tokenizer.Span, error) {
+	last := field(messages[len(messages)-1], "content")
+	at := strings.LastIndex(text, strings.TrimSpace(last))
+	if at < 0 || strings.TrimSpace(last) == "" {
+		return "", nil, invalid("continue_final_message", "the model's chat template does not give the last message as it is")
+	}
+	end := at + len(strings.TrimSpace(last))
+	if whole := strings.TrimLeftFunc(last, unicode.IsSpace); strings.HasPrefix(text[at:], whole) {
+		end = at + len(whole)
+	}
+	plain = slices.DeleteFunc(plain, func(s tokenizer.Span) bool { return s.Lo >= end })
+	return text[:end], plain, nil
 }
 
 // longText is the bytes of text in the long strings of a JSON value, at least.

@@ -234,6 +234,21 @@ func (q *request) stopIDsOf() []int32 {
 	return out
 }
 
+// mustEnd refuses a request that no token could begin: all of the vocabulary ends it, and it must not end yet.
+func (q *request) mustEnd() error {
+	if q.minTokens == 0 {
+		return nil
+	}
+	ends := map[int32]bool{}
+	for _, id := range q.stopIDsOf() {
+		ends[id] = true
+	}
+	if len(ends) >= q.card.tok.Len() {
+		return invalid("min_tokens", "min_tokens %d needs a token that is not in stop_token_ids, and all %d are", q.minTokens, len(ends))
+	}
+	return nil
+}
+
 // finish is how an answer ended, in OpenAI's words.
 type finish struct {
 	reason string  // stop, length

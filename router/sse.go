@@ -22,12 +22,13 @@ type events struct {
 	mu    sync.Mutex // prompts are answered at the same time
 	begun bool
 	told  []bool // by choice: it has begun
+	used  []int  // by choice: its tokens
 }
 
 func newEvents(w http.ResponseWriter, timeout time.Duration, qs []*request, created int64) *events {
 	return &events{
 		w: w, control: http.NewResponseController(w), timeout: timeout, q: qs[0], created: created,
-		told: make([]bool, len(qs)*qs[0].n),
+		told: make([]bool, len(qs)*qs[0].n), used: make([]int, len(qs)*qs[0].n),
 	}
 }
 
@@ -69,6 +70,7 @@ func (s *events) delta(q *request, branch int, p piece) error {
 	if q.returnIDs {
 		c.TokenIDs = p.ids
 	}
+	s.used[c.Index] += len(p.ids) // by this choice's goroutine alone
 	if p.text == "" && len(c.TokenIDs) == 0 && c.Logprobs == nil {
 		return nil
 	}
@@ -121,7 +123,10 @@ func (s *events) chunk(q *request, c choice) error {
 			r.PromptIDs = q.prompt
 		}
 	}
-	if q.includeUsage {
+	switch {
+	case q.usageSoFar:
+		r.Usage = usage{prompt: len(q.prompt), completion: s.used[c.Index]}.soFar()
+	case q.includeUsage:
 		r.Usage = null
 	}
 	r.Choices = []choice{c}

@@ -100,7 +100,6 @@ func (r *Router) tokens(ctx context.Context, f *fields, k *card) (tokens []int32
 	text, ok := f.text("prompt")
 	if _, chat := f.get("messages"); chat {
 		text, o.Plain, err = renderChat(f, k, r.cfg.Now(), b)
-		o.Begin = true
 	} else if !ok {
 		err = invalid("prompt", "give a prompt or messages")
 	}

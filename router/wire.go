@@ -42,15 +42,20 @@ type usageBody struct {
 	Prompt     int `json:"prompt_tokens"`
 	Completion int `json:"completion_tokens"`
 	Total      int `json:"total_tokens"`
-	Details    struct {
-		Cached int `json:"cached_tokens"`
-	} `json:"prompt_tokens_details"`
+	Details    *cachedBody `json:"prompt_tokens_details,omitempty"`
+}
+
+type cachedBody struct {
+	Cached int `json:"cached_tokens"`
 }
 
 func (u usage) json() json.RawMessage {
-	b := usageBody{Prompt: u.prompt, Completion: u.completion, Total: u.prompt + u.completion}
-	b.Details.Cached = u.cached
-	return encode(b)
+	return encode(usageBody{u.prompt, u.completion, u.prompt + u.completion, &cachedBody{u.cached}})
+}
+
+// soFar is the usage of a choice that goes on: what was cached is said at the end.
+func (u usage) soFar() json.RawMessage {
+	return encode(usageBody{u.prompt, u.completion, u.prompt + u.completion, nil})
 }
 
 // encode is JSON without the escapes that only HTML needs. What the package encodes always can be.
