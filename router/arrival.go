@@ -224,9 +224,10 @@ func (a *arrival) tokens(s *strand, t *workerv1.Tokens) error {
 // add takes a branch's next id and returns the text that is certain now; before is the length of what was echoed.
 func (s *strand) add(id int32, score *workerv1.Score, before int) string {
 	s.tokens++
-	t := token{id: id, from: s.detok.decoded, offset: before + s.detok.runes, score: score}
+	t := token{id: id, from: s.detok.decoded, score: score}
 	var text string
 	text, s.over = s.detok.add(id)
+	t.offset = before + s.detok.begins
 	if score != nil {
 		s.logprob += float64(finite(score.Logprob))
 		if !s.over || s.detok.stopID < 0 || s.detok.include { // a stop id is not part of the answer

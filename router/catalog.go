@@ -37,6 +37,9 @@ type card struct {
 	templateFault string              // why there is no template
 }
 
+// fingerprint is what clients know the card by.
+func (k *card) fingerprint() string { return fmt.Sprintf("fp_%.10x", k.print) }
+
 // catalog remembers cards by fingerprint.
 type catalog struct {
 	mu    sync.Mutex

@@ -25,12 +25,16 @@ func (r *Router) completions(w http.ResponseWriter, req *http.Request) error {
 		return err
 	}
 	created, q := r.cfg.Now().Unix(), qs[0]
+	r.tellBudget(w, q.guest)
 	if !q.stream {
 		return r.generateAll(ctx, qs, newBody(w, r.cfg.WriteTimeout, qs, created))
 	}
 	out := newEvents(w, r.cfg.WriteTimeout, qs, created)
 	out.chunked = req.ProtoMajor == 1 && req.ProtoMinor == 1
+	stop := out.keepAlive(r.cfg.KeepAlive)
+	defer stop()
 	err = r.generateAll(ctx, qs, out)
+	stop()
 	if err == nil || !out.begun || errors.Is(err, errGone) {
 		return err
 	}

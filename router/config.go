@@ -72,6 +72,7 @@ type Config struct {
 	QueueTimeout  time.Duration // longest wait before admission; 60 s
 	ResumeTimeout time.Duration // longest wait for another worker once admitted; 60 s
 	WriteTimeout  time.Duration // a client that takes nothing for as long is gone; 30 s
+	KeepAlive     time.Duration // longest silence of a stream; 15 s
 	ReadTimeout   time.Duration // longest wait for more of a body; 30 s
 	MaxBodyBytes  int64         // of a request; 32 MiB
 	BodiesBytes   int64         // of all bodies above 64 KiB that are being read or parsed; 128 MiB, at least two of MaxBodyBytes
@@ -96,7 +97,7 @@ func (c Config) Validate() error {
 	}{
 		{"queue requests", int64(c.QueueRequests)}, {"queue tokens", int64(c.QueueTokens)},
 		{"queue timeout", int64(c.QueueTimeout)}, {"resume timeout", int64(c.ResumeTimeout)},
-		{"write timeout", int64(c.WriteTimeout)}, {"read timeout", int64(c.ReadTimeout)},
+		{"write timeout", int64(c.WriteTimeout)}, {"read timeout", int64(c.ReadTimeout)}, {"keep-alive", int64(c.KeepAlive)},
 		{"body bytes", c.MaxBodyBytes}, {"bytes of all bodies", c.BodiesBytes}, {"index bytes", c.IndexBytes},
 	} {
 		if bound.value < 0 {
@@ -113,6 +114,7 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.QueueTimeout, time.Minute)
 	orDefault(&c.ResumeTimeout, time.Minute)
 	orDefault(&c.WriteTimeout, 30*time.Second)
+	orDefault(&c.KeepAlive, 15*time.Second)
 	orDefault(&c.ReadTimeout, 30*time.Second)
 	orDefault(&c.MaxBodyBytes, 32<<20)
 	orDefault(&c.BodiesBytes, 128<<20)

@@ -23,6 +23,7 @@ type detok struct {
 	pending string
 	decoded int    // bytes of text that the ids have made
 	runes   int    // characters of it
+	begins  int    // of these, before the one in which the last id begins
 	given   int    // bytes of it that were given out
 	matched string // the stop string found, "" if none
 	stopID  int32  // the id that ended it, −1 if none
@@ -38,6 +39,7 @@ func newDetok(q *request) *detok {
 // add takes the next id and returns the text that is certain now. Over says that nothing more may follow.
 func (d *detok) add(id int32) (text string, over bool) {
 	d.tokens++
+	d.begins = d.runes
 	stopped := d.tokens > d.after && slices.Contains(d.stopIDs, id)
 	if stopped {
 		d.stopID = id
@@ -45,7 +47,9 @@ func (d *detok) add(id int32) (text string, over bool) {
 	if stopped && !d.include {
 		return "", true // the stop id's own text is not part of the answer
 	}
-	return d.take(d.decoder.Add(id), stopped)
+	text = d.decoder.Add(id)
+	d.begins = d.decoder.Begins()
+	return d.take(text, stopped)
 }
 
 // take appends decoded text and looks for a stop string that ends in it: the earliest, of those the longest.

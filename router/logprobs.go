@@ -171,11 +171,11 @@ func promptTokens(q *request) []token {
 	}
 	d, at := q.card.tok.NewDecoder(special), 0
 	for i, id := range q.prompt {
-		out[i] = token{id: id, offset: at}
+		at += utf8.RuneCountInString(d.Add(id))
+		out[i] = token{id: id, offset: d.Begins()}
 		if i > 0 {
 			out[i].score = q.scores[i-1]
 		}
-		at += utf8.RuneCountInString(d.Add(id))
 	}
 	at += utf8.RuneCountInString(d.Flush())
 	before := at - utf8.RuneCountInString(q.echoed) // what decoding puts in front: a beginning token, a space

@@ -1,9 +1,12 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/berthd/berth/consensus/ledger"
@@ -68,6 +71,26 @@ func (r *Router) affords(v *ledger.View, g *guest) error {
 		"retry_after_s": wait.Seconds(),
 	}, Message: fmt.Sprintf("the tenant may use %d tokens a minute, and has none left: try again in %.0f s",
 		g.tenant.TokensPerMinute, math.Ceil(wait.Seconds()))}
+}
+
+// tellBudget says in OpenAI's headers what is left of the tokens that a tenant may use.
+func (r *Router) tellBudget(w http.ResponseWriter, g *guest) {
+	if g.tenant == nil || g.tenant.TokensPerMinute == 0 {
+		return
+	}
+	v := r.cfg.Ledger.View()
+	t := v.Tenant(g.id)
+	if t == nil {
+		return
+	}
+	_, due := r.queue.of(g.id)
+	left, _ := t.Budget(v.ClockMs, due)
+	left = max(0, left-int64(due))
+	missing := max(0, int64(cmp.Or(t.Burst, t.TokensPerMinute))-left)
+	h := w.Header()
+	h.Set("X-Ratelimit-Limit-Tokens", strconv.FormatUint(t.TokensPerMinute, 10))
+	h.Set("X-Ratelimit-Remaining-Tokens", strconv.FormatInt(left, 10))
+	h.Set("X-Ratelimit-Reset-Tokens", (time.Duration(missing) * time.Minute / time.Duration(t.TokensPerMinute)).Round(time.Second).String())
 }
 
 // outOfTokens is what the ledger's refusal to charge a budget comes to. Who was admitted before waits for it.

@@ -21,8 +21,9 @@ type events struct {
 
 	mu    sync.Mutex // prompts are answered at the same time
 	begun bool
-	told  []bool // by choice: it has begun
-	used  []int  // by choice: its tokens
+	wrote time.Time // when the last bytes were
+	told  []bool    // by choice: it has begun
+	used  []int     // by choice: its tokens
 }
 
 func newEvents(w http.ResponseWriter, timeout time.Duration, qs []*request, created int64) *events {
@@ -99,7 +100,45 @@ func (s *events) end(q *request, branch int, f finish) error {
 	return s.chunk(q, c)
 }
 
+// keepAlive writes a comment whenever nothing else was written for a while, so that no proxy on the way takes the stream
+// for dead. The returned function ends it, and waits until it has ended.
+func (s *events) keepAlive(every time.Duration) (stop func()) {
+	ended, end := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				s.comment(every)
+			case <-end:
+				return
+			}
+		}
+	}()
+	return sync.OnceFunc(func() {
+		close(end)
+		<-ended
+	})
+}
+
+// comment is written if nothing was for a while. A client that is gone is found out by what is written next.
+func (s *events) comment(quiet time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.begun || time.Since(s.wrote) < quiet || s.deadline() != nil {
+		return
+	}
+	if _, err := s.w.Write([]byte(": keep-alive\n\n")); err == nil {
+		_ = s.control.Flush()
+	}
+	s.wrote = time.Now()
+}
+
 func (s *events) done(u usage) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.q.includeUsage {
 		r := newReply(s.q, s.created, true)
 		r.Choices, r.Usage = []choice{}, u.json()
@@ -137,6 +176,7 @@ func (s *events) event(data []byte) error {
 	if err := s.deadline(); err != nil {
 		return err
 	}
+	s.wrote = time.Now()
 	line := make([]byte, 0, len(data)+8)
 	line = append(append(append(line, "data: "...), data...), "\n\n"...)
 	if _, err := s.w.Write(line); err != nil {

@@ -11,6 +11,7 @@ type reply struct {
 	Object  string          `json:"object"`
 	Created int64           `json:"created"`
 	Model   string          `json:"model"`
+	System  string          `json:"system_fingerprint"` // of the tokenizer, template and model that answered
 	Choices []choice        `json:"choices"`
 	Usage   json.RawMessage `json:"usage,omitempty"`
 	// PromptIDs are a chat's, if asked for; a completion has them in its choice.
@@ -39,9 +40,9 @@ type message struct {
 }
 
 type usageBody struct {
-	Prompt     int `json:"prompt_tokens"`
-	Completion int `json:"completion_tokens"`
-	Total      int `json:"total_tokens"`
+	Prompt     int         `json:"prompt_tokens"`
+	Completion int         `json:"completion_tokens"`
+	Total      int         `json:"total_tokens"`
 	Details    *cachedBody `json:"prompt_tokens_details,omitempty"`
 }
 
@@ -71,7 +72,7 @@ func encode(v any) []byte {
 
 // newReply is a reply with what all of a request's replies share.
 func newReply(q *request, created int64, chunk bool) reply {
-	r := reply{ID: "cmpl-" + q.id, Object: "text_completion", Created: created, Model: q.model}
+	r := reply{ID: "cmpl-" + q.id, Object: "text_completion", Created: created, Model: q.model, System: q.card.fingerprint()}
 	if q.chat {
 		r.ID, r.Object = "chatcmpl-"+q.id, "chat.completion"
 		if chunk {
