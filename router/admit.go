@@ -63,6 +63,7 @@ func (r *Router) admitWithin(ctx context.Context, q *request, limit time.Duratio
 		r.bell.ring()
 		switch {
 		case res != nil:
+			r.trace.note(ctx, func(rec *record) { rec.admitted = r.cfg.Now() })
 			return res, nil
 		case ctx.Err() != nil:
 			return nil, errGone

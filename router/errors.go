@@ -51,6 +51,13 @@ var (
 	kindInternal    = kind{"INT-001", "internal_error", http.StatusInternalServerError, typeServer}
 )
 
+// errorKinds are all of them: each has a series from the start.
+var errorKinds = []kind{
+	kindCapacity, kindBusy, kindContext, kindKey, kindRate, kindCap, kindForbidden, kindQueueFull, kindNoWorker, kindWorkerLost,
+	kindNoQuorum, kindInvalid, kindUnsupported, kindBodyTooBig, kindSlowBody, kindModel, kindNoPath, kindOrigin, kindMediaType,
+	kindAdmin, kindNoMethod, kindInternal,
+}
+
 // Error is a refusal or failure as a client sees it.
 type Error struct {
 	kind       kind

@@ -90,12 +90,15 @@ type record struct {
 	reason      string
 	usage       usage
 	first, last time.Time
+	admitted    time.Time // when the last of its prompts was
+	worker      string    // last one that ran one of them
 }
 
 // arrived adds what came of a prompt: a request may have several.
 func (r *record) arrived(a *arrival) {
 	r.usage.add(a.usage)
 	r.reason = a.reason
+	r.worker = a.q.worker
 	if !a.first.IsZero() && (r.first.IsZero() || a.first.Before(r.first)) {
 		r.first = a.first
 	}
@@ -190,6 +193,16 @@ func (r *Router) finish(ctx context.Context, s trace.Span, rec *record, status i
 	r.trace.requests.Add(ctx, 1, metric.WithAttributes(attribute.String("tenant", r.trace.tenant(guestOf(ctx).id)),
 		attribute.String("model", model), attribute.String("code", strconv.Itoa(status))))
 	r.trace.genAI(ctx, rec, operation, model, began, r.cfg.Now())
+	r.trace.spent(ctx, guestOf(ctx).id, rec.usage)
+	r.logRequest(ctx, rec, status, model, began)
+}
+
+// spent counts a tenant's tokens.
+func (t *traces) spent(ctx context.Context, tenant string, u usage) {
+	for kind, n := range map[string]int{"input": u.prompt, "output": u.completion} {
+		t.tenantTokens.Add(ctx, int64(n), metric.WithAttributes(attribute.String("tenant", t.tenant(tenant)),
+			attribute.String("kind", kind)))
+	}
 }
 
 // genAI records the histograms of the GenAI conventions.
@@ -214,7 +227,8 @@ func (t *traces) genAI(ctx context.Context, rec *record, operation, model string
 
 // traces are the router's instruments, and the counts that operators see.
 type traces struct {
-	requests, refusals, expectedTokens         metric.Int64Counter
+	requests, refusals                         metric.Int64Counter
+	expectedTokens, tenantTokens               metric.Int64Counter
 	queueSeconds, placeSeconds, commitSeconds  metric.Float64Histogram
 	requestSeconds, firstSeconds, tokenSeconds metric.Float64Histogram
 	tokens                                     metric.Int64Histogram
@@ -239,6 +253,7 @@ func newTraces(r *Router) (*traces, error) {
 	counter(&t.requests, telemetry.MetricRequests)
 	counter(&t.refusals, telemetry.MetricRefusals)
 	counter(&t.expectedTokens, telemetry.MetricPrefixExpected)
+	counter(&t.tenantTokens, telemetry.MetricTenantTokens)
 	seconds(&t.queueSeconds, telemetry.MetricQueueDuration, telemetry.DurationBuckets)
 	seconds(&t.placeSeconds, telemetry.MetricPlaceDuration, telemetry.FastBuckets)
 	seconds(&t.commitSeconds, telemetry.MetricCommitDuration, telemetry.FastBuckets)
@@ -249,52 +264,77 @@ func newTraces(r *Router) (*traces, error) {
 		metric.WithExplicitBucketBoundaries(telemetry.TokenBuckets...))
 	t.tokens, faults = tokens, append(faults, err)
 	t.gauges, err = observe(meter, r)
-	return t, errors.Join(append(faults, err)...)
+	if err = errors.Join(append(faults, err)...); err == nil {
+		t.begin()
+	}
+	return t, err
 }
 
-// observe registers what is read when somebody asks.
+// begin makes the series of counters that alerts look at, before there is anything to count.
+func (t *traces) begin() {
+	ctx := context.Background()
+	t.expectedTokens.Add(ctx, 0)
+	for _, k := range errorKinds {
+		t.refusals.Add(ctx, 0, metric.WithAttributes(attribute.String("code", k.code)))
+	}
+}
+
+// observe registers the gauges.
 func observe(meter metric.Meter, r *Router) (metric.Registration, error) {
 	var faults []error
+	var all []metric.Observable
 	gauge := func(name string) metric.Int64ObservableGauge {
 		g, err := meter.Int64ObservableGauge(name)
-		faults = append(faults, err)
+		faults, all = append(faults, err), append(all, g)
 		return g
 	}
-	requests, tokens := gauge(telemetry.MetricQueueRequests), gauge(telemetry.MetricQueueTokens)
-	revision, leader := gauge(telemetry.MetricRevision), gauge(telemetry.MetricLeader)
+	requests, tokens, limit := gauge(telemetry.MetricQueueRequests), gauge(telemetry.MetricQueueTokens), gauge(telemetry.MetricQueueLimit)
+	ready, workers, replicas := gauge(telemetry.MetricReady), gauge(telemetry.MetricWorkers), gauge(telemetry.MetricReplicas)
+	applied, revision, leader := gauge(telemetry.MetricApplied), gauge(telemetry.MetricRevision), gauge(telemetry.MetricLeader)
 	granted, capacity := gauge(telemetry.MetricGranted), gauge(telemetry.MetricCapacity)
 	pages := gauge(telemetry.MetricTenantPages)
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
 	return meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		n, waiting := r.queue.size()
-		o.ObserveInt64(requests, int64(n))
-		o.ObserveInt64(tokens, int64(waiting))
-		_, leads := r.cfg.Ledger.Leader()
-		if !leads {
-			o.ObserveInt64(leader, 0)
+		g := r.gauges()
+		with := func(key, value string) metric.ObserveOption {
+			return metric.WithAttributes(attribute.String(key, value))
+		}
+		o.ObserveInt64(requests, int64(g.queueRequests))
+		o.ObserveInt64(tokens, int64(g.queueTokens))
+		o.ObserveInt64(limit, int64(g.queueLimit))
+		o.ObserveInt64(ready, bit(g.ready))
+		o.ObserveInt64(applied, int64(g.applied))
+		o.ObserveInt64(leader, bit(g.leads))
+		for state, n := range g.workers {
+			o.ObserveInt64(workers, int64(n), with("state", state))
+		}
+		for state, n := range g.replicas {
+			o.ObserveInt64(replicas, int64(n), with("state", state))
+		}
+		if !g.leads {
 			return nil
 		}
-		o.ObserveInt64(leader, 1)
-		v := r.cfg.Ledger.View()
-		o.ObserveInt64(revision, int64(v.Revision))
-		for _, w := range v.Workers {
+		o.ObserveInt64(revision, int64(g.applied))
+		for _, w := range g.view.Workers {
 			if w.Incarnation != 0 {
-				with := metric.WithAttributes(attribute.String("worker", w.Name))
-				o.ObserveInt64(granted, int64(w.Granted), with)
-				o.ObserveInt64(capacity, int64(w.Capacity), with)
+				o.ObserveInt64(granted, int64(w.Granted), with("worker", w.Name))
+				o.ObserveInt64(capacity, int64(w.Capacity), with("worker", w.Name))
 			}
 		}
-		labels := map[string]int64{}
-		for _, t := range r.tenants(v) {
-			labels[r.trace.tenant(t.ID)] += int64(t.Pages)
-		}
-		for label, n := range labels {
-			o.ObserveInt64(pages, n, metric.WithAttributes(attribute.String("tenant", label)))
+		for label, n := range g.tenantPages {
+			o.ObserveInt64(pages, n, with("tenant", label))
 		}
 		return nil
-	}, requests, tokens, revision, leader, granted, capacity, pages)
+	}, all...)
+}
+
+func bit(set bool) int64 {
+	if set {
+		return 1
+	}
+	return 0
 }
 
 func (t *traces) queued(d time.Duration) { t.queueSeconds.Record(context.Background(), d.Seconds()) }

@@ -3,11 +3,14 @@ package router
 import (
 	"context"
 	"encoding/hex"
+	"encoding/json"
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
@@ -63,7 +66,8 @@ func TestTelemetry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := open(t, func(c *Config) { c.Metrics = tel.Metrics() })
+	var logged lockedBuffer
+	h := open(t, func(c *Config) { c.Metrics, c.Log = tel.Metrics(), slog.New(slog.NewJSONHandler(&logged, nil)) })
 	parent := make(chan []string, 1)
 	ids := testCard().tok.Encode(nil, "secret answer", false)
 	h.hire("w1", nil).play = func(ctx context.Context, r *ask, send sender) (ending, error) {
@@ -79,6 +83,7 @@ func TestTelemetry(t *testing.T) {
 	}
 	h.post("/v1/completions", `{"model":"`+strings.Repeat("x", 50)+`","prompt":"hi"}`)
 	checkMetrics(t, h.do("GET", "/metrics", "").body)
+	checkLog(t, logged.String())
 	if err := tel.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -110,6 +115,54 @@ func TestTelemetry(t *testing.T) {
 	}
 }
 
+// lockedBuffer is a log that many goroutines write.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// A request leaves one line, answered or refused, that says what became of it and nothing of its text.
+func checkLog(t *testing.T, log string) {
+	t.Helper()
+	var lines []map[string]any
+	for line := range strings.Lines(log) {
+		var m map[string]any
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			t.Fatal(err)
+		}
+		if m["msg"] == "request" {
+			lines = append(lines, m)
+		}
+	}
+	if len(lines) != 2 || strings.Contains(log, "secret") {
+		t.Fatalf("%d lines in %s", len(lines), log)
+	}
+	for _, key := range []string{"prompt_tokens", "output_tokens", "cached_tokens", "queue_ms", "first_token_ms", "total_ms"} {
+		if _, ok := lines[0][key]; !ok {
+			t.Errorf("no %s in %v", key, lines[0])
+		}
+	}
+	if l := lines[0]; l["request_id"] != "asked" || l["tenant"] != "default" || l["model"] != "tiny" || l["worker"] != "w1" ||
+		l["finish"] == nil || l["status"] != 200.0 {
+		t.Errorf("answered: %v", l)
+	}
+	if l := lines[1]; l["error"] != "MDL-001" || l["status"] != 404.0 || l["model"] != "other" {
+		t.Errorf("refused: %v", l)
+	}
+}
+
 func checkMetrics(t *testing.T, metrics string) {
 	t.Helper()
 	for _, want := range []string{
@@ -127,7 +180,20 @@ func checkMetrics(t *testing.T, metrics string) {
 			t.Errorf("no %s in\n%s", want, metrics)
 		}
 	}
+	for _, want := range []string{
+		`berth_refusals_total{code="queue_full"} 0`, `berth_ready 1`, `berth_workers{state="ready"} 1`, `berth_workers{state="fenced"} 0`,
+		`berth_replicas{state="leads"} 1`, `berth_ledger_applied_revision `, `berth_tenant_tokens_total{kind="output",tenant="default"} `,
+		`berth_build_info{`, `go_goroutines `, `process_resident_memory_bytes `,
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("no %s, which alerts and dashboards look at, in\n%s", want, metrics)
+		}
+	}
 	if strings.Contains(metrics, "secret") {
 		t.Error("metrics have the text")
+	}
+	faults, err := promlint.New(strings.NewReader(metrics)).Lint() // promtool check metrics
+	if err != nil || len(faults) > 0 {
+		t.Errorf("promtool's linter: %v, %v", faults, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -47,7 +48,10 @@ func Setup(ctx context.Context, c Config) (*Telemetry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up metrics: %w", err)
 	}
-	meters := metric.NewMeterProvider(metric.WithResource(res), metric.WithReader(reader))
+	t.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: MetricBuild, Help: help[MetricBuild],
+			ConstLabels: prometheus.Labels{"version": c.Version, "service": c.Service}}, func() float64 { return 1 }))
+	meters := metric.NewMeterProvider(metric.WithResource(res), metric.WithReader(reader), metric.WithView(described))
 	otel.SetMeterProvider(meters)
 	t.stop = append(t.stop, meters.Shutdown)
 	otel.SetTextMapPropagator(propagation.TraceContext{})
@@ -63,6 +67,11 @@ func Setup(ctx context.Context, c Config) (*Telemetry, error) {
 	otel.SetTracerProvider(traces)
 	t.stop = append(t.stop, traces.Shutdown)
 	return t, nil
+}
+
+// described gives an instrument its help text.
+func described(i metric.Instrument) (metric.Stream, bool) {
+	return metric.Stream{Name: i.Name, Description: help[i.Name], Unit: i.Unit}, true
 }
 
 // Metrics serves the process's metrics in Prometheus form.

@@ -39,6 +39,35 @@ func (w *Worker) traceEnd(ctx context.Context, span trace.Span, q *request, bran
 			w.metrics.finished(len(q.ask.Prompt), o)
 		}
 	}
+	w.logRequest(q, branches, err)
+}
+
+// logRequest writes the one line that a request leaves in the worker's log: never a token of it.
+func (w *Worker) logRequest(q *request, branches []outcome, err error) {
+	args := []any{"request_id", q.ask.RequestId, "reservation", q.ask.Reservation, "prompt_tokens", len(q.ask.Prompt)}
+	output, done, preempted := 0, 0, 0
+	for i := range branches {
+		if o := &branches[i]; o.done {
+			done, output, preempted = done+1, output+o.output, preempted+o.history.preemptions
+		}
+	}
+	args = append(args, "choices", max(1, q.ask.Branches), "finished", done, "output_tokens", output, "preempted", preempted)
+	if len(branches) > 0 {
+		h := &branches[0].history
+		args = append(args, "cached_tokens", h.cached)
+		for _, part := range []struct {
+			name     string
+			from, to time.Time
+		}{{"queue_ms", h.queued, h.started}, {"first_token_ms", h.queued, h.first}, {"total_ms", h.queued, h.ended}} {
+			if !part.from.IsZero() && !part.to.IsZero() {
+				args = append(args, part.name, part.to.Sub(part.from).Milliseconds())
+			}
+		}
+	}
+	if err != nil {
+		args = append(args, "error", err.Error())
+	}
+	w.cfg.Log.Info("request", args...)
 }
 
 // traceBranch writes the spans of a branch's life from its history.
@@ -93,6 +122,12 @@ func newMetrics(w *Worker) (*metrics, error) {
 	m.prefix, e = meter.Int64Counter(telemetry.MetricPrefixTokens)
 	keep(e)
 	keep(observe(meter, w))
+	if err == nil { // series that alerts look at, before there is anything to count
+		m.preemptions.Add(context.Background(), 0)
+		for _, result := range []string{"hit", "miss"} {
+			m.prefix.Add(context.Background(), 0, metric.WithAttributes(attribute.String("result", result)))
+		}
+	}
 	return m, err
 }
 
@@ -100,7 +135,8 @@ func newMetrics(w *Worker) (*metrics, error) {
 func observe(meter metric.Meter, w *Worker) error {
 	pages, e1 := meter.Int64ObservableGauge(telemetry.MetricPages)
 	running, e2 := meter.Int64ObservableGauge(telemetry.MetricRunning)
-	for _, err := range []error{e1, e2} {
+	ready, e3 := meter.Int64ObservableGauge(telemetry.MetricReady)
+	for _, err := range []error{e1, e2, e3} {
 		if err != nil {
 			return err
 		}
@@ -112,8 +148,13 @@ func observe(meter metric.Meter, w *Worker) error {
 			o.ObserveInt64(pages, int64(n), metric.WithAttributes(worker, attribute.String("state", state)))
 		}
 		o.ObserveInt64(running, int64(s.Running))
+		one := int64(0)
+		if w.Ready() == nil {
+			one = 1
+		}
+		o.ObserveInt64(ready, one)
 		return nil
-	}, pages, running)
+	}, pages, running, ready)
 	return err
 }
 

@@ -1,0 +1,37 @@
+package telemetry
+
+// help is what each metric means, as Prometheus shows it.
+var help = map[string]string{
+	MetricRequests:       "Requests that were answered or refused, by tenant, model and HTTP status; 499: the client left.",
+	MetricQueueDuration:  "Time that a request waited for its turn and for room.",
+	MetricPlaceDuration:  "Time that placing a request took.",
+	MetricCommitDuration: "Time until the ledger had committed a reservation.",
+	MetricInterToken:     "Mean time between two tokens of a choice, by the worker.",
+	MetricStepDuration:   "Time of a step of the device, by kind.",
+	MetricStepTokens:     "Tokens of a step of the device.",
+	MetricRunning:        "Requests that run on the worker.",
+	MetricQueueRequests:  "Requests that wait at this router.",
+	MetricQueueTokens:    "Prompt tokens of the requests that wait at this router.",
+	MetricPages:          "Pages of the worker's pool, by state.",
+	MetricGranted:        "Pages that the ledger granted the worker's accounts; at the leader only.",
+	MetricCapacity:       "Pages that the ledger may grant on the worker; at the leader only.",
+	MetricTenantPages:    "Pages that are granted to the tenant's share group; at the leader only.",
+	MetricPrefixTokens:   "Prompt tokens that were found in the cache of the worker, or not.",
+	MetricPrefixExpected: "Prompt tokens that this router expected to be found in a cache.",
+	MetricPreemptions:    "Sequences that were preempted for want of pages.",
+	MetricRefusals:       "Errors that clients were told, by code.",
+	MetricRevision:       "Revision of the ledger at its leader.",
+	MetricLeader:         "1 if this router leads the ledger.",
+	MetricApplied:        "Revision of the ledger that this router has applied.",
+	MetricReady:          "1 if the program takes work, as /readyz says.",
+	MetricWorkers:        "Workers that the ledger knows, by state as this router sees them.",
+	MetricReplicas:       "Replicas of the ledger, by state as this router knows them.",
+	MetricTenantTokens:   "Tokens of prompts and answers of the tenant, by kind.",
+	MetricQueueLimit:     "Most requests that may wait at this router.",
+	MetricBuild:          "1, with the version of the program.",
+
+	MetricRequestDuration: "Time from a request to the end of its answer.",
+	MetricFirstToken:      "Time from a request to the first token of its answer.",
+	MetricPerToken:        "Mean time between two tokens of an answer, as the router got them.",
+	MetricTokenUsage:      "Tokens of a request, of its prompt and of its answer.",
+}
