@@ -60,6 +60,7 @@ var owners = map[string][]string{
 	"go.opentelemetry.io/otel/trace":               {"telemetry", "traced.go"},
 	"go.opentelemetry.io/otel/metric":              {"telemetry", "traced.go"},
 	"golang.org/x/sys":                             {"cpu", "model", "cmd"},
+	"golang.org/x/term":                            {"cmd"},
 	"google.golang.org/grpc":                       {"api", "consensus", "worker", "router", "transfer", "telemetry", "sim", "cmd", "e2e"},
 	"go.opentelemetry.io/contrib/instrumentation/": {},
 }

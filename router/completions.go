@@ -14,6 +14,10 @@ import (
 // completions serves /v1/completions and /v1/chat/completions.
 func (r *Router) completions(w http.ResponseWriter, req *http.Request) error {
 	ctx := req.Context()
+	if err := r.drain.begin(); err != nil {
+		return err
+	}
+	defer r.drain.end()
 	f, err := r.readBody(w, req)
 	if err != nil {
 		return err

@@ -47,6 +47,7 @@ var (
 	kindOrigin      = kind{"REQ-004", "forbidden_origin", http.StatusForbidden, typeInvalid}
 	kindMediaType   = kind{"REQ-005", "unsupported_media_type", http.StatusUnsupportedMediaType, typeInvalid}
 	kindAdmin       = kind{"ADM-001", "admin_token_needed", http.StatusUnauthorized, typeInvalid}
+	kindDraining    = kind{"RTR-001", "shutting_down", http.StatusServiceUnavailable, typeServer}
 	kindNoMethod    = kind{"REQ-001", "method_not_allowed", http.StatusMethodNotAllowed, typeInvalid}
 	kindInternal    = kind{"INT-001", "internal_error", http.StatusInternalServerError, typeServer}
 )
@@ -55,7 +56,7 @@ var (
 var errorKinds = []kind{
 	kindCapacity, kindBusy, kindContext, kindKey, kindRate, kindCap, kindForbidden, kindQueueFull, kindNoWorker, kindWorkerLost,
 	kindNoQuorum, kindInvalid, kindUnsupported, kindBodyTooBig, kindSlowBody, kindModel, kindNoPath, kindOrigin, kindMediaType,
-	kindAdmin, kindNoMethod, kindInternal,
+	kindAdmin, kindDraining, kindNoMethod, kindInternal,
 }
 
 // Error is a refusal or failure as a client sees it.

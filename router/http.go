@@ -178,6 +178,9 @@ func (r *Router) readyz(w http.ResponseWriter, _ *http.Request) error {
 }
 
 func (r *Router) ready() error {
+	if err := r.drain.ready(); err != nil {
+		return err
+	}
 	if err := r.cfg.Ledger.Ready(); err != nil {
 		return err
 	}

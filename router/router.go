@@ -37,6 +37,7 @@ type Router struct {
 	flights     flights
 	decisions   decisions
 	turn        atomic.Uint64
+	drain       drain
 	trace       *traces
 
 	life context.Context // ends with Close

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
 
 	"github.com/berthd/berth/cmd/flags"
 )
@@ -29,7 +30,7 @@ type benchCommand struct {
 	PromptWords  int           `help:"Words of each prompt's own, or of each turn." default:"32"`
 	Turns        int           `help:"Turns of a conversation (multiturn)." default:"6"`
 	MaxTokens    int           `help:"Tokens to generate for each." default:"64"`
-	Key          []string      `help:"API keys to use in turn, one for each tenant, as NAME=KEY."`
+	Key          []string      `help:"API keys to use in turn, one for each tenant, as NAME=KEY; @FILE is the key in a file." placeholder:"NAME=KEY|@FILE,..."`
 	Seed         uint64        `help:"Makes the same prompts again." default:"1"`
 	Timeout      time.Duration `help:"Longest time of one request." default:"10m"`
 	SVG          string        `name:"svg" help:"Draw the distributions into this file." placeholder:"FILE"`
@@ -50,10 +51,46 @@ type sample struct {
 	failed    string // error id or what went wrong, empty if nothing
 }
 
+// prepare finds out before the run what would break it at its end, and reads the keys.
+func (c *benchCommand) prepare() error {
+	if c.SVG != "" {
+		f, err := os.Create(c.SVG)
+		if err != nil {
+			return &flags.UsageError{Err: fmt.Errorf("--svg: %w", err)}
+		}
+		f.Close()
+	}
+	for i, k := range c.Key {
+		name, key, named := strings.Cut(k, "=")
+		if !named {
+			name, key = fmt.Sprintf("tenant %d", i+1), k
+		}
+		key, err := readKey(key)
+		if err != nil {
+			return &flags.UsageError{Err: fmt.Errorf("--key: %w", err)}
+		}
+		c.Key[i] = name + "=" + key
+	}
+	return nil
+}
+
+// readKey is a key, or what stands in the file after @: command lines are seen by everybody on a machine.
+func readKey(key string) (string, error) {
+	file, ok := strings.CutPrefix(key, "@")
+	if !ok {
+		return key, nil
+	}
+	raw, err := os.ReadFile(file)
+	return strings.TrimSpace(string(raw)), err
+}
+
 // Run sends the workload and prints what came of it. It exits with 1 if a request failed.
 func (c *benchCommand) Run(ctx context.Context) error {
 	if c.Requests < 1 || c.Concurrency < 1 || c.MaxTokens < 1 || c.PromptWords < 1 || c.Turns < 1 {
 		return &flags.UsageError{Err: errors.New("--requests, --concurrency, --max-tokens, --prompt-words and --turns must be 1 or more")}
+	}
+	if err := c.prepare(); err != nil {
+		return err
 	}
 	_, key := c.tenant(0)
 	e := endpoint{URL: c.URL, Model: c.Model, APIKey: key}
@@ -62,7 +99,8 @@ func (c *benchCommand) Run(ctx context.Context) error {
 	}
 	c.Model = e.Model
 	bar := progressbar.NewOptions(c.Requests, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetDescription(c.Workload),
-		progressbar.OptionShowCount(), progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond))
+		progressbar.OptionShowCount(), progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionSetVisibility(term.IsTerminal(int(os.Stderr.Fd()))))
 	began := time.Now()
 	samples := c.drive(ctx, began, func() { bar.Add(1) })
 	fmt.Fprintln(os.Stderr)

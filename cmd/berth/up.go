@@ -1,18 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"time"
 
 	collectorv1 "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -35,6 +32,9 @@ type upCommand struct {
 	RPC         string        `name:"rpc" help:"Address for workers." default:"127.0.0.1:8081"`
 	Admin       string        `help:"Address of the admin API." default:"127.0.0.1:8082"`
 	Raft        string        `help:"Address of the ledger's transport." default:"127.0.0.1:8083"`
+	Open        bool          `help:"Serve without tenants on an address that is not loopback."`
+	Tenants     string        `help:"YAML file of the tenants that the cluster begins with; nobody is served without a key then." type:"existingfile" placeholder:"FILE"`
+	CORSOrigins []string      `name:"cors-origins" help:"Origins whose pages may use the API." placeholder:"ORIGIN,..."`
 	Traces      string        `help:"Address that berth trace asks." default:"127.0.0.1:8084"`
 	Data        string        `help:"Folder for the ledger and the logs." default:"./data/up"`
 	ReadyIn     time.Duration `help:"How long to wait for everything to be ready." default:"2m"`
@@ -43,6 +43,7 @@ type upCommand struct {
 
 // Run starts everything, waits until it is ready, and stops everything when interrupted.
 func (c *upCommand) Run(ctx context.Context, common *flags.Common) (err error) {
+	runtime.LockOSThread() // children end with the thread that started them: it must be there as long as the program
 	if c.Workers < 1 {
 		return &flags.UsageError{Err: errors.New("--workers must be 1 or more")}
 	}
@@ -58,8 +59,9 @@ func (c *upCommand) Run(ctx context.Context, common *flags.Common) (err error) {
 		return err
 	}
 	defer traces.close()
-	group := &processes{log: c.Data}
-	defer func() { err = errors.Join(err, group.stop(30*time.Second)) }()
+	group := &processes{log: c.Data, level: common.LogLevel.String()}
+	children.Store(group)
+	defer func() { err = errors.Join(err, c.stop(group)) }()
 	if err := group.start("router", "router", c.routerArgs(traces.otlp)...); err != nil {
 		return err
 	}
@@ -86,7 +88,6 @@ func (c *upCommand) watch(ctx context.Context, group *processes, workers map[str
 	for restarts := 0; ; restarts++ {
 		select {
 		case <-ctx.Done():
-			fmt.Println("stopping")
 			return nil
 		case name := <-group.died():
 			log := filepath.Join(c.Data, name+".log")
@@ -113,8 +114,37 @@ func (c *upCommand) model(ctx context.Context) (path, name string, err error) {
 }
 
 func (c *upCommand) routerArgs(otlp string) []string {
-	return []string{"--id", "r1", "--http", c.HTTP, "--rpc", c.RPC, "--admin", c.Admin, "--raft", c.Raft,
+	args := []string{"--id", "r1", "--http", c.HTTP, "--rpc", c.RPC, "--admin", c.Admin, "--raft", c.Raft,
 		"--data", filepath.Join(c.Data, "router"), "--otlp", otlp}
+	if c.Open {
+		args = append(args, "--open")
+	}
+	if c.Tenants != "" {
+		args = append(args, "--tenants", c.Tenants)
+	}
+	if len(c.CORSOrigins) > 0 {
+		args = append(args, "--cors-origins", strings.Join(c.CORSOrigins, ","))
+	}
+	return args
+}
+
+// stop ends everything, and says what it waits for.
+func (c *upCommand) stop(group *processes) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	var state clusterState
+	running := 0
+	if getJSON(ctx, "http://"+c.Admin+"/admin/v1/cluster", &state) == nil {
+		for _, w := range state.Workers {
+			running += w.Running
+		}
+	}
+	if running > 0 {
+		fmt.Printf("stopping: waiting for %d running requests (Ctrl-C again ends everything at once)\n", running)
+	} else {
+		fmt.Println("stopping")
+	}
+	return group.stop(30 * time.Second)
 }
 
 func (c *upCommand) workerArgs(i int, path, name, otlp string) []string {
@@ -143,7 +173,7 @@ func (c *upCommand) await(ctx context.Context, group *processes) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case name := <-group.died():
-			return fmt.Errorf("%s did not start:\n%s", name, tail(filepath.Join(c.Data, name+".log")))
+			return fmt.Errorf("%s did not start: %s", name, group.lastWords(name))
 		case <-deadline:
 			return fmt.Errorf("not ready in %v: %w; logs are in %s", c.ReadyIn, last, c.Data)
 		case <-tick.C:
@@ -157,71 +187,6 @@ func (c *upCommand) await(ctx context.Context, group *processes) error {
 			}
 		}
 	}
-}
-
-// processes are children, each with its log file.
-type processes struct {
-	log   string
-	list  []*exec.Cmd
-	waits []chan struct{}
-	ended chan string
-}
-
-// start runs the program bin beside this one.
-func (p *processes) start(name, bin string, args ...string) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	out, err := os.OpenFile(filepath.Join(p.log, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	cmd := exec.Command(filepath.Join(filepath.Dir(self), bin), args...)
-	cmd.Stdout, cmd.Stderr = out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt reaches this program alone, which stops them in order
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start %s: %w (build it with `make build`)", bin, err)
-	}
-	done := make(chan struct{})
-	ended := p.died()
-	go func() {
-		cmd.Wait()
-		close(done)
-		ended <- name
-	}()
-	p.list, p.waits = append(p.list, cmd), append(p.waits, done)
-	return nil
-}
-
-// died gives the name of each child that has ended.
-func (p *processes) died() chan string {
-	if p.ended == nil {
-		p.ended = make(chan string, 1024)
-	}
-	return p.ended
-}
-
-// stop ends the children, workers first, and waits for them; those that do not end in time are killed.
-func (p *processes) stop(timeout time.Duration) error {
-	deadline := time.After(timeout)
-	for i := len(p.list) - 1; i >= 0; i-- {
-		p.list[i].Process.Signal(syscall.SIGTERM)
-		select {
-		case <-p.waits[i]:
-		case <-deadline:
-			p.list[i].Process.Kill()
-			<-p.waits[i]
-		}
-	}
-	return nil
-}
-
-func tail(path string) string {
-	raw, _ := os.ReadFile(path)
-	lines := bytes.Split(bytes.TrimSpace(raw), []byte("\n"))
-	return string(bytes.Join(lines[max(0, len(lines)-5):], []byte("\n")))
 }
 
 type traceServer struct {

@@ -34,7 +34,8 @@ type config struct {
 	QueueTokens   int           `help:"Prompt tokens that may wait." default:"4194304"`
 	QueueTimeout  time.Duration `help:"How long a request may wait for room." default:"60s"`
 	ResumeTimeout time.Duration `help:"How long admitted work may wait for a worker." default:"60s"`
-	DrainTimeout  time.Duration `help:"How long SIGTERM waits for running requests." default:"25s"`
+	ShutdownDelay time.Duration `help:"How long SIGTERM leaves the router serving, though not ready, so that nothing is sent to it any more when it stops taking work." default:"0s"`
+	DrainTimeout  time.Duration `help:"How long SIGTERM waits after that for running requests." default:"25s"`
 	Lease         time.Duration `help:"Term of this router's session in the ledger." default:"3s"`
 	MaxBody       flags.Bytes   `help:"Largest request body." default:"16MiB"`
 	OTLP          string        `name:"otlp" help:"OTLP/gRPC endpoint for traces, host:port."`

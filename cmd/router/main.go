@@ -120,6 +120,9 @@ func (l *listeners) close() {
 	}
 }
 
+// lastWords is how long answers that have ended may take to reach their clients.
+const lastWords = time.Second
+
 // serve runs the router until a signal or a failure. Requests that run are waited for at a signal, then cut.
 func serve(ctx context.Context, stop func(), c *config, log *slog.Logger, r *router.Router, l *listeners,
 	node *consensus.Node) error {
@@ -150,10 +153,15 @@ func serve(ctx context.Context, stop func(), c *config, log *slog.Logger, r *rou
 	case failed = <-node.Failed():
 	case <-ctx.Done():
 		stop() // a second signal ends the process at once
-		log.Info("draining", "timeout", c.DrainTimeout.String())
-		drain, done := context.WithTimeout(context.Background(), c.DrainTimeout)
+		log.Info("draining", "delay", c.ShutdownDelay.String(), "timeout", c.DrainTimeout.String())
+		drain, done := context.WithTimeout(context.Background(), c.ShutdownDelay+c.DrainTimeout)
 		defer done()
-		if err := api.Shutdown(drain); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		if err := r.Drain(drain, c.ShutdownDelay); err != nil {
+			log.Warn("requests are cut off", "reason", "they run longer than --drain-timeout")
+		}
+		last, sent := context.WithTimeout(context.Background(), lastWords)
+		defer sent()
+		if err := api.Shutdown(last); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			failed = err
 		}
 	}
