@@ -95,7 +95,7 @@ func configFile(args []string) string {
 
 func fromEnvironment() kong.Resolver {
 	return kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-		if v, ok := os.LookupEnv("BERTH_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))); ok {
+		if v := os.Getenv("BERTH_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))); v != "" { // empty is unset
 			return v, nil
 		}
 		return nil, nil
