@@ -19,6 +19,7 @@ type cli struct {
 	Chat     chatCommand     `cmd:"" help:"Talk to a model, one message or a conversation."`
 	Bench    benchCommand    `cmd:"" help:"Load a server and time its answers; works with any OpenAI-compatible one."`
 	Status   statusCommand   `cmd:"" help:"Show the cluster: workers, pages, tenants, queue."`
+	Top      topCommand      `cmd:"" help:"Show the cluster live: tokens a second, first tokens, queue, pages, tenants."`
 	Members  membersCommand  `cmd:"" help:"Add or remove a replica of the ledger."`
 	Tenants  tenantsCommand  `cmd:"" help:"Show and change who may use the cluster: API keys, weights, caps, budgets."`
 	Trace    traceCommand    `cmd:"" help:"Show where a request's time went."`

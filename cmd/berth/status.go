@@ -5,13 +5,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
 
-type statusCommand struct{ operator }
+type statusCommand struct {
+	operator
+	Legend bool `help:"Say what the columns mean."`
+}
 
 // clusterState is what GET /admin/v1/cluster says.
 type clusterState struct {
@@ -39,11 +44,23 @@ type clusterState struct {
 		Running int `json:"running"`
 		Waiting int `json:"waiting"`
 	} `json:"workers"`
-	Queue struct {
+	Tenants []tenantLoad `json:"tenants"`
+	Queue   struct {
 		Requests int `json:"requests"`
 		Tokens   int `json:"tokens"`
 	} `json:"queue"`
 	Refusals map[string]int `json:"refusals"`
+}
+
+// tenantLoad is what a tenant has now.
+type tenantLoad struct {
+	ID      string `json:"id"`
+	Pages   int    `json:"pages"`
+	Floor   int    `json:"floor"`
+	Cap     int    `json:"cap"`
+	Queued  int    `json:"queued"`
+	Running int    `json:"running"`
+	Tokens  int    `json:"tokens"`
 }
 
 // replica is one of the ledger's.
@@ -79,8 +96,19 @@ func (c *statusCommand) Run(ctx context.Context) error {
 		return err
 	}
 	draw(os.Stdout, &s)
+	if c.Legend {
+		fmt.Print(legend)
+	}
 	return nil
 }
+
+// legend says what the columns mean.
+const legend = `
+workers  PAGES all of the pool · GRANTED by the ledger · CHARGED to requests that run, each page once · HELD the same, with
+         a page that several choices share counted for each · IDLE in the cache, taken when they are needed · FREE empty
+         [#+·] charged and overhead, idle, free
+tenants  PAGES granted to its share group on all workers · RUNNING, QUEUED requests at this router · TOKENS of the running
+`
 
 func draw(out io.Writer, s *clusterState) {
 	fmt.Fprintf(out, "router %s: ledger revision %d, term %d, leader %s; queue %d requests, %d tokens\n\n",
@@ -102,9 +130,24 @@ func draw(out io.Writer, s *clusterState) {
 			fmt.Fprintf(out, "%s: branches share pages: they would charge %d more apart\n", w.ID, saved)
 		}
 	}
-	for code, n := range s.Refusals {
-		fmt.Fprintf(out, "refused %d × %s\n", n, code)
+	drawLoads(out, s.Tenants)
+	for _, code := range slices.Sorted(maps.Keys(s.Refusals)) {
+		fmt.Fprintf(out, "refused %d × %s\n", s.Refusals[code], code)
 	}
+}
+
+// drawLoads shows the tenants, unless there is only everybody and that one has nothing.
+func drawLoads(out io.Writer, tenants []tenantLoad) {
+	if len(tenants) == 0 || len(tenants) == 1 && tenants[0] == (tenantLoad{ID: "default"}) {
+		return
+	}
+	fmt.Fprintln(out)
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "TENANT\tPAGES\tFLOOR\tCAP\tRUNNING\tQUEUED\tTOKENS")
+	for _, x := range tenants {
+		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%d\t%d\t%d\n", x.ID, x.Pages, x.Floor, orDash(x.Cap), x.Running, x.Queued, x.Tokens)
+	}
+	t.Flush()
 }
 
 // gauge draws a pool: # charged, + idle, · free.
