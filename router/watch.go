@@ -68,14 +68,19 @@ func (r *Router) scout(ctx context.Context) {
 func (r *Router) watch(ctx context.Context, at living, info *ledgerv1.WorkerInfo) {
 	address := info.GetAddress()
 	defer r.members.forget(at)
+	said := ""
 	for pause := watchPause; ctx.Err() == nil; {
 		began := r.cfg.Now()
 		err := r.watchOnce(ctx, at, info)
 		if ctx.Err() != nil {
 			return
 		}
-		r.members.lost(at, fmt.Sprintf("no stream from %s: %s", address, status.Convert(err).Message()))
-		r.cfg.Log.Warn("worker not watched", "worker", at.name, "incarnation", at.incarnation, "address", address, "error", err.Error())
+		why := fmt.Sprintf("no stream from %s: %s", address, status.Convert(err).Message())
+		r.members.lost(at, why)
+		if r.cfg.Now().Sub(began) > maxWatchPause || why != said { // it was watched meanwhile, or there is another reason
+			r.cfg.Log.Warn("worker not watched", "worker", at.name, "incarnation", at.incarnation, "address", address, "error", err.Error())
+		}
+		said = why
 		if r.cfg.Now().Sub(began) > maxWatchPause {
 			pause = watchPause
 		}
