@@ -121,6 +121,9 @@ func TestComposeLayout(t *testing.T) {
 			flag := "--" + strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(key, "BERTH_"), "_", "-"))
 			s.Command = append(s.Command, flag, value)
 		}
+		for i, word := range s.Command {
+			s.Command[i] = strings.ReplaceAll(word, "2GiB", "16MiB") // it is allocated
+		}
 		l.add(name, s.Command...)
 	}
 	l.serves("r1", "r2", "r3")

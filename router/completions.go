@@ -81,6 +81,7 @@ func (r *Router) prepare(ctx context.Context, f *fields, chat bool) ([]*request,
 	if err := r.affords(r.cfg.Ledger.View(), g); err != nil {
 		return nil, err
 	}
+	r.trace.note(ctx, func(rec *record) { rec.answer, rec.asked = q.answerID(), &q.params })
 	to := r.reach(name, k)
 	prompts, err := r.prompts(ctx, f, &q, to)
 	if err != nil {

@@ -126,7 +126,7 @@ type guestKey struct{}
 func guestOf(ctx context.Context) *guest { return ctx.Value(guestKey{}).(*guest) }
 
 // unkeyed are the paths that ask nobody who they are.
-var unkeyed = []string{"/healthz", "/health", "/ping", "/version", "/readyz", "/metrics", "/"}
+var unkeyed = []string{"/healthz", "/health", "/ping", "/version", "/readyz", "/readyz/replica", "/metrics", "/"}
 
 // keyed lets in who has a key, before anything else is looked at.
 func (r *Router) keyed(next http.Handler) http.Handler {

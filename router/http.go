@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -31,6 +32,7 @@ func (r *Router) Handler() http.Handler {
 	mux.HandleFunc("/ping", r.ping)             // as SageMaker has it
 	mux.HandleFunc("/version", r.get(r.version))
 	mux.HandleFunc("/readyz", r.get(r.readyz))
+	mux.HandleFunc("/readyz/replica", r.get(r.replicaReadyz))
 	if r.cfg.Metrics != nil {
 		mux.Handle("/metrics", r.cfg.Metrics)
 	}
@@ -168,9 +170,18 @@ func (r *Router) version(w http.ResponseWriter, _ *http.Request) error {
 	return gone(writeJSON(w, r.cfg.WriteTimeout, http.StatusOK, map[string]string{"version": r.cfg.Version}))
 }
 
+// replicaReadyz says whether the router does its part of the cluster's work, even if there are no workers.
+func (r *Router) replicaReadyz(w http.ResponseWriter, _ *http.Request) error {
+	return r.sayReady(w, cmp.Or(r.drain.ready(), r.cfg.Ledger.Ready()))
+}
+
 // readyz says whether work can be taken: there is a quorum, and a worker that is placed on.
 func (r *Router) readyz(w http.ResponseWriter, _ *http.Request) error {
-	if err := r.ready(); err != nil {
+	return r.sayReady(w, r.ready())
+}
+
+func (r *Router) sayReady(w http.ResponseWriter, err error) error {
+	if err != nil {
 		return gone(writeJSON(w, r.cfg.WriteTimeout, http.StatusServiceUnavailable,
 			map[string]string{"status": "not ready", "reason": err.Error()}))
 	}

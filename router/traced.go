@@ -85,6 +85,8 @@ func (s span) generated(res *reservation, a *arrival) {
 type record struct {
 	mu          sync.Mutex
 	model       string
+	answer      string  // its id
+	asked       *params // once they are read
 	prompt      int
 	fault       error
 	reason      string
@@ -153,6 +155,9 @@ func (r *Router) traced(name, operation string, next http.HandlerFunc) http.Hand
 				attribute.String(telemetry.KeyOperation, operation),
 				attribute.String(telemetry.KeyProvider, telemetry.Provider),
 				attribute.String(telemetry.KeyTenant, guestOf(ctx).id),
+				attribute.String(telemetry.KeyMethod, req.Method),
+				attribute.String(telemetry.KeyPath, req.URL.Path),
+				attribute.String(telemetry.KeyRoute, req.URL.Path),
 			))
 		sw := &statusWriter{ResponseWriter: w}
 		defer func() {
@@ -179,13 +184,21 @@ func (r *Router) finish(ctx context.Context, s trace.Span, rec *record, status i
 	}
 	s.SetAttributes(
 		attribute.String(telemetry.KeyRequestModel, model), attribute.Int(telemetry.KeyInputTokens, rec.prompt),
-		attribute.Int("http.response.status_code", status))
+		attribute.Int(telemetry.KeyStatus, status))
 	if rec.fault != nil && !gone {
-		s.SetStatus(codes.Error, asError(rec.fault).Code())
-		s.SetAttributes(attribute.String(telemetry.KeyErrorID, asError(rec.fault).ID()))
+		e := asError(rec.fault)
+		if e.Status() >= http.StatusInternalServerError { // what a client did wrong is no error of the server's
+			s.SetStatus(codes.Error, e.Code())
+		}
+		s.SetAttributes(attribute.String(telemetry.KeyErrorID, e.ID()), attribute.String(telemetry.KeyErrorType, e.Code()))
+	}
+	if p := rec.asked; p != nil {
+		s.SetAttributes(attribute.Int(telemetry.KeyMaxTokens, p.maxTokens),
+			attribute.Float64(telemetry.KeyTemperature, float64(p.sampling.GetTemperature())),
+			attribute.Float64(telemetry.KeyTopP, float64(p.sampling.GetTopP())))
 	}
 	if rec.reason != "" {
-		s.SetAttributes(attribute.String(telemetry.KeyModel, model),
+		s.SetAttributes(attribute.String(telemetry.KeyModel, model), attribute.String(telemetry.KeyResponseID, rec.answer),
 			attribute.StringSlice(telemetry.KeyFinish, []string{rec.reason}),
 			attribute.Int(telemetry.KeyOutputTokens, rec.usage.completion),
 			attribute.Int(telemetry.KeyCacheRead, rec.usage.cached))

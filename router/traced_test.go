@@ -104,14 +104,31 @@ func TestTelemetry(t *testing.T) {
 	if got := <-parent; len(got) != 1 || got[0] != want {
 		t.Errorf("the worker's parent is %v", got)
 	}
-	a := attributes(root)
-	if !strings.Contains(a[telemetry.KeyRequestID], "asked") || !strings.Contains(a[telemetry.KeyRequestModel], "tiny") {
-		t.Errorf("%v", a)
-	}
+	checkServerSpans(t, root, spans.spans["POST /v1/completions"])
 	for name, s := range spans.spans {
 		if strings.Contains(s.String(), "secret") {
 			t.Errorf("%s has the text: %v", name, s)
 		}
+	}
+}
+
+// checkServerSpans wants what the semantic conventions have of HTTP and of GenAI.
+func checkServerSpans(t *testing.T, answered, refused *tracev1.Span) {
+	t.Helper()
+	a := attributes(answered)
+	for key, want := range map[string]string{
+		telemetry.KeyRequestID: "asked", telemetry.KeyRequestModel: "tiny",
+		telemetry.KeyMethod: "POST", telemetry.KeyPath: "/v1/chat/completions", telemetry.KeyRoute: "/v1/chat/completions",
+		telemetry.KeyResponseID: "chatcmpl-asked", telemetry.KeyTemperature: "1", telemetry.KeyTopP: "1", telemetry.KeyStatus: "200",
+	} {
+		if !strings.Contains(a[key], want) {
+			t.Errorf("%s is %q, want %s", key, a[key], want)
+		}
+	}
+	// What is the client's fault is no error of the server's span.
+	if b := attributes(refused); refused.Status.GetCode() == tracev1.Status_STATUS_CODE_ERROR ||
+		!strings.Contains(b[telemetry.KeyErrorType], "model_not_found") {
+		t.Errorf("a refused request: %v, %v", refused.Status, b)
 	}
 }
 

@@ -70,11 +70,19 @@ func encode(v any) []byte {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }
 
+// answerID is the id of the answer.
+func (q *request) answerID() string {
+	if q.chat {
+		return "chatcmpl-" + q.id
+	}
+	return "cmpl-" + q.id
+}
+
 // newReply is a reply with what all of a request's replies share.
 func newReply(q *request, created int64, chunk bool) reply {
-	r := reply{ID: "cmpl-" + q.id, Object: "text_completion", Created: created, Model: q.model, System: q.card.fingerprint()}
+	r := reply{ID: q.answerID(), Object: "text_completion", Created: created, Model: q.model, System: q.card.fingerprint()}
 	if q.chat {
-		r.ID, r.Object = "chatcmpl-"+q.id, "chat.completion"
+		r.Object = "chat.completion"
 		if chunk {
 			r.Object = "chat.completion.chunk"
 		}

@@ -35,6 +35,15 @@ const (
 	KeyGuessedRight = "berth.guessed_tokens.right"
 	KeyChunks       = "berth.chunks"
 	KeyErrorID      = "berth.error"
+	KeyErrorType    = "error.type"
+	KeyMethod       = "http.request.method"
+	KeyPath         = "url.path"
+	KeyRoute        = "http.route"
+	KeyStatus       = "http.response.status_code"
+	KeyResponseID   = "gen_ai.response.id"
+	KeyMaxTokens    = "gen_ai.request.max_tokens"
+	KeyTemperature  = "gen_ai.request.temperature"
+	KeyTopP         = "gen_ai.request.top_p"
 )
 
 // Provider is the value of gen_ai.provider.name.

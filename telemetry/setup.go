@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,7 +27,7 @@ type Config struct {
 	Service  string // berth-router, berth-worker
 	Instance string // the process's --id
 	Version  string
-	OTLP     string // host:port of an OTLP/gRPC receiver; empty exports no spans
+	OTLP     string // OTLP/gRPC receiver: host:port without TLS, https://host:port with; empty: as the OTEL_* variables say, else none
 }
 
 // Telemetry is a process's providers, installed as OpenTelemetry's global ones.
@@ -37,11 +39,14 @@ type Telemetry struct {
 // Setup installs providers and W3C propagation. Without an OTLP endpoint spans cost next to nothing.
 func Setup(ctx context.Context, c Config) (*Telemetry, error) {
 	t := &Telemetry{registry: prometheus.NewRegistry()}
-	res := resource.NewSchemaless(
+	res, err := resource.New(ctx, resource.WithAttributes(
 		attribute.String("service.name", c.Service),
 		attribute.String("service.instance.id", c.Instance),
 		attribute.String("service.version", c.Version),
-	)
+	), resource.WithFromEnv())
+	if err != nil {
+		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	}
 	reader, err := otelprom.New(
 		otelprom.WithRegisterer(t.registry), otelprom.WithoutScopeInfo(), otelprom.WithoutTargetInfo(),
 	)
@@ -55,10 +60,11 @@ func Setup(ctx context.Context, c Config) (*Telemetry, error) {
 	otel.SetMeterProvider(meters)
 	t.stop = append(t.stop, meters.Shutdown)
 	otel.SetTextMapPropagator(propagation.TraceContext{})
-	if c.OTLP == "" {
+	options, wanted := exporting(c.OTLP)
+	if !wanted {
 		return t, nil
 	}
-	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(c.OTLP), otlptracegrpc.WithInsecure())
+	exporter, err := otlptracegrpc.New(ctx, options...)
 	if err != nil {
 		return nil, fmt.Errorf("set up the OTLP exporter to %s: %w", c.OTLP, err)
 	}
@@ -67,6 +73,17 @@ func Setup(ctx context.Context, c Config) (*Telemetry, error) {
 	otel.SetTracerProvider(traces)
 	t.stop = append(t.stop, traces.Shutdown)
 	return t, nil
+}
+
+// exporting says where spans go, and whether they do.
+func exporting(endpoint string) (options []otlptracegrpc.Option, wanted bool) {
+	switch {
+	case strings.Contains(endpoint, "://"):
+		return []otlptracegrpc.Option{otlptracegrpc.WithEndpointURL(endpoint)}, true
+	case endpoint != "":
+		return []otlptracegrpc.Option{otlptracegrpc.WithEndpoint(endpoint), otlptracegrpc.WithInsecure()}, true
+	}
+	return nil, os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
 }
 
 // described gives an instrument its help text.
