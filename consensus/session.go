@@ -93,6 +93,14 @@ func (s *Session) Do(ctx context.Context, command *ledgerv1.Command) (*ledgerv1.
 	}
 }
 
+// Drop gives a reservation up, without waiting. It cannot be lost but with the session, whose end gives up all of them: no
+// place is needed for it, and it is resent until it is applied.
+func (s *Session) Drop(reservation uint64) {
+	if l := s.lane.Load(); l != nil {
+		l.add(dropItem(reservation))
+	}
+}
+
 // keep renews, resends and reopens until the session or the node is closed.
 func (s *Session) keep(ctx context.Context) {
 	defer close(s.done)
@@ -139,7 +147,9 @@ func (s *Session) open(ctx context.Context) error {
 		r, err := s.node.Propose(ctx, p)
 		switch {
 		case err == nil && r.GetOpened() != nil:
-			s.lane.Store(&lane{owner: s, session: r.GetOpened().Session})
+			s.lane.Store(&lane{
+				session: r.GetOpened().Session, enqueue: s.node.commits.enqueue, retry: s.retry, fenced: s.fenced,
+			})
 			return nil
 		case err == nil && named:
 			return errors.New(r.GetRefusal().GetMessage())

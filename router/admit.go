@@ -182,19 +182,6 @@ func (r *Router) reserve(ctx context.Context, q *request, d *decision, m *ledger
 	}
 }
 
-// dropTimeout is how long a request waits for the ledger to take a reservation back; the session goes on by itself.
-const dropTimeout = time.Second
-
-// drop gives a reservation up that its worker does not have, or may not have. A worker that has it after all ends it.
-func (r *Router) drop(ctx context.Context, id uint64) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTimeout)
-	defer cancel()
-	_, err := r.cfg.Session.Do(ctx, &ledgerv1.Command{Kind: &ledgerv1.Command_Drop{Drop: &ledgerv1.Drop{Reservation: id}}})
-	if err != nil {
-		r.cfg.Log.Warn("drop is late", "reservation", id, "error", err.Error())
-	}
-}
-
 // aloneLimit is the longest branch that fits on the empty worker.
 func aloneLimit(w *ledger.WorkerView) int {
 	lo, hi := 0, int(min(w.Info.GetMaxModelLen(), math.MaxInt32))

@@ -60,7 +60,7 @@ func TestOrphansAreNoticed(t *testing.T) { // R2
 	if err != nil || result.GetReserved() == nil {
 		t.Fatalf("%v, %v", result, err)
 	}
-	h.router.drop(t.Context(), result.GetReserved().Reservation)
+	h.router.cfg.Session.Drop(result.GetReserved().Reservation)
 	h.await("the tombstone", h.drained)
 }
 

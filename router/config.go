@@ -45,6 +45,9 @@ type Replica interface {
 type Session interface {
 	// Do applies a command once. If ctx ends first, a reservation that comes of it is dropped.
 	Do(ctx context.Context, command *ledgerv1.Command) (*ledgerv1.Result, error)
+	// Drop gives a reservation up that its worker does not have, or may not have, without waiting. A worker that has it
+	// after all ends it.
+	Drop(reservation uint64)
 }
 
 // Config is what a router is made of. Zero values of bounds and times take the default named beside them.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -47,7 +49,7 @@ func (r *Router) generate(ctx context.Context, q *request, out output) error {
 // nothing is dropped (R2); one that it has, ends with the stream.
 func (r *Router) dispatch(ctx context.Context, q *request, res *reservation, out output) (err error) {
 	if ctx.Err() != nil {
-		r.drop(ctx, res.id)
+		r.cfg.Session.Drop(res.id)
 		return errGone
 	}
 	ctx, span := r.trace.start(ctx, spanGenerate)
@@ -56,19 +58,21 @@ func (r *Router) dispatch(ctx context.Context, q *request, res *reservation, out
 	defer cut(nil)
 	conn, release, err := r.conns.use(r.addressOf(res))
 	if err != nil {
-		r.drop(ctx, res.id)
+		r.cfg.Session.Drop(res.id)
 		return &lost{err}
 	}
 	defer release()
 	client := workerv1.NewWorkerClient(conn)
 	stream, err := client.Generate(call, generateRequest(q, res))
 	if err != nil {
-		r.drop(ctx, res.id)
+		r.cfg.Session.Drop(res.id)
 		return r.lostOrGone(ctx, q, err, false)
 	}
 	a := newArrival(r, q, out)
 	a.flight = r.flights.begin(q.guest.id, res, q.maxTokens*q.bestOf, cut)
-	a.stop = func(branch int) { r.stop(call, client, q, res, branch) }
+	var stops sync.WaitGroup
+	defer func() { cut(nil); stops.Wait() }()
+	a.stop = func(branch int) { stops.Go(func() { r.stop(call, client, q, res, branch) }) }
 	defer r.flights.end(a.flight)
 	if r.cfg.Ledger.View().Incarnation(res.in.Incarnation) == nil {
 		cut(errFenced) // before there was a flight that the warden could cut
@@ -76,7 +80,7 @@ func (r *Router) dispatch(ctx context.Context, q *request, res *reservation, out
 	err = a.receive(ctx, stream)
 	if !a.heard {
 		cut(nil)
-		r.drop(ctx, res.id)
+		r.cfg.Session.Drop(res.id)
 	}
 	span.generated(res, a)
 	var again *lost
@@ -87,15 +91,29 @@ func (r *Router) dispatch(ctx context.Context, q *request, res *reservation, out
 	return err
 }
 
-// stop ends one branch of a request on its worker. A worker that does not hear of it goes on, for nobody.
-func (r *Router) stop(ctx context.Context, client workerv1.WorkerClient, q *request, res *reservation, branch int) {
-	ctx, cancel := context.WithTimeout(ctx, dropTimeout)
-	defer cancel()
-	_, err := client.Stop(ctx, &workerv1.StopRequest{
-		Reservation: res.id, Incarnation: res.in.Incarnation, Branch: uint32(branch),
-	})
-	if err != nil {
-		r.cfg.Log.Warn("branch not stopped", "request_id", q.id, "worker", res.worker, "error", err.Error())
+// stopTimeout is how long a worker has to answer that it stops a branch, and stopPause is between two tries.
+const (
+	stopTimeout = time.Second
+	stopPause   = 100 * time.Millisecond
+)
+
+// stop ends one branch of a request on its worker, tried until it is known or the request's call is over: a branch that
+// goes on would hold its pages for nobody.
+func (r *Router) stop(call context.Context, client workerv1.WorkerClient, q *request, res *reservation, branch int) {
+	for call.Err() == nil {
+		ctx, cancel := context.WithTimeout(call, stopTimeout)
+		_, err := client.Stop(ctx, &workerv1.StopRequest{
+			Reservation: res.id, Incarnation: res.in.Incarnation, Branch: uint32(branch),
+		})
+		cancel()
+		if err == nil {
+			return
+		}
+		r.cfg.Log.Warn("branch not stopped yet", "request_id", q.id, "worker", res.worker, "error", err.Error())
+		select {
+		case <-time.After(stopPause):
+		case <-call.Done():
+		}
 	}
 }
 

@@ -54,13 +54,13 @@ func TestUnacknowledged(t *testing.T) {
 	}
 	digest := s.Digest()
 	next := &ledgerv1.Proposal{Session: router.session, Sequence: MaxUnacked + 1, Command: noopCommand()}
-	refused(t, s.Apply(next), invalid)
+	refused(t, s.Apply(next), ledgerv1.RefusalCode_REFUSAL_CODE_UNACKNOWLEDGED)
 	if s.Digest() != digest {
 		t.Error("I6: the refused proposal changed the state")
 	}
 	next.Acked = 1
 	must(t, s.Apply(next))
-	refused(t, s.Apply(&ledgerv1.Proposal{Session: router.session, Sequence: 1, Command: noopCommand()}), invalid)
+	refused(t, s.Apply(&ledgerv1.Proposal{Session: router.session, Sequence: 1, Command: noopCommand()}), ledgerv1.RefusalCode_REFUSAL_CODE_FORGOTTEN)
 	must(t, s.Apply(&ledgerv1.Proposal{Session: router.session, Sequence: 2, Command: noopCommand()}))
 	next = &ledgerv1.Proposal{Session: router.session, Sequence: MaxUnacked + 2, Acked: 1 << 60, Command: noopCommand()}
 	must(t, s.Apply(next))

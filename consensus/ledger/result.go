@@ -30,6 +30,17 @@ func Err(r *ledgerv1.Result) error {
 	return nil
 }
 
+// IsResult says whether r is the result of its command: a session that is over, a gap, and what is wrong with the number of
+// a repeat are none, and may come again for another try of the same command.
+func IsResult(r *ledgerv1.Result) bool {
+	switch r.GetRefusal().GetCode() {
+	case ledgerv1.RefusalCode_REFUSAL_CODE_FENCED, ledgerv1.RefusalCode_REFUSAL_CODE_UNACKNOWLEDGED,
+		ledgerv1.RefusalCode_REFUSAL_CODE_FORGOTTEN:
+		return false
+	}
+	return r.GetGap() == nil
+}
+
 // done is shared by all results that say nothing; like every result it is never changed.
 var done = &ledgerv1.Result_Ok{Ok: &ledgerv1.Ok{}}
 

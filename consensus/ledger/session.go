@@ -38,7 +38,7 @@ func (s *State) once(p *ledgerv1.Proposal) *ledgerv1.Result {
 	}
 	forgotten := max(c.last-uint64(len(c.results)), min(p.Acked, c.last))
 	if c.last-forgotten >= MaxUnacked {
-		return s.invalid("too many results are not acknowledged")
+		return s.refuse(ledgerv1.RefusalCode_REFUSAL_CODE_UNACKNOWLEDGED, "too many results are not acknowledged")
 	}
 	c.results = slices.Delete(c.results, 0, len(c.results)-int(c.last-forgotten))
 	s.revision++
@@ -53,7 +53,7 @@ func (s *State) once(p *ledgerv1.Proposal) *ledgerv1.Result {
 func (s *State) repeat(c *session, sequence uint64) *ledgerv1.Result {
 	forgotten := c.last - uint64(len(c.results))
 	if sequence <= forgotten {
-		return s.invalid("the result was acknowledged and is forgotten")
+		return s.refuse(ledgerv1.RefusalCode_REFUSAL_CODE_FORGOTTEN, "the result was acknowledged and is forgotten")
 	}
 	return c.results[sequence-forgotten-1]
 }

@@ -111,6 +111,11 @@ const (
 	RefusalCode_REFUSAL_CODE_NO_TOKENS RefusalCode = 11
 	// The record was changed meanwhile.
 	RefusalCode_REFUSAL_CODE_CONFLICT RefusalCode = 12
+	// Too many results of the session are not acknowledged. This is no result: nothing was done, and the sequence stays the
+	// next one.
+	RefusalCode_REFUSAL_CODE_UNACKNOWLEDGED RefusalCode = 13
+	// The sequence is one that the session has acknowledged. This is no result.
+	RefusalCode_REFUSAL_CODE_FORGOTTEN RefusalCode = 14
 )
 
 // Enum value maps for RefusalCode.
@@ -129,6 +134,8 @@ var (
 		10: "REFUSAL_CODE_NO_TENANT",
 		11: "REFUSAL_CODE_NO_TOKENS",
 		12: "REFUSAL_CODE_CONFLICT",
+		13: "REFUSAL_CODE_UNACKNOWLEDGED",
+		14: "REFUSAL_CODE_FORGOTTEN",
 	}
 	RefusalCode_value = map[string]int32{
 		"REFUSAL_CODE_UNSPECIFIED":    0,
@@ -144,6 +151,8 @@ var (
 		"REFUSAL_CODE_NO_TENANT":      10,
 		"REFUSAL_CODE_NO_TOKENS":      11,
 		"REFUSAL_CODE_CONFLICT":       12,
+		"REFUSAL_CODE_UNACKNOWLEDGED": 13,
+		"REFUSAL_CODE_FORGOTTEN":      14,
 	}
 )
 
@@ -3612,7 +3621,7 @@ const file_api_ledger_v1_ledger_proto_rawDesc = "" +
 	"\x12FINISH_REASON_STOP\x10\x01\x12\x18\n" +
 	"\x14FINISH_REASON_LENGTH\x10\x02\x12\x1b\n" +
 	"\x17FINISH_REASON_CANCELLED\x10\x03\x12\x17\n" +
-	"\x13FINISH_REASON_ERROR\x10\x04*\xf5\x02\n" +
+	"\x13FINISH_REASON_ERROR\x10\x04*\xb2\x03\n" +
 	"\vRefusalCode\x12\x1c\n" +
 	"\x18REFUSAL_CODE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13REFUSAL_CODE_FENCED\x10\x01\x12\x1a\n" +
@@ -3627,7 +3636,9 @@ const file_api_ledger_v1_ledger_proto_rawDesc = "" +
 	"\x16REFUSAL_CODE_NO_TENANT\x10\n" +
 	"\x12\x1a\n" +
 	"\x16REFUSAL_CODE_NO_TOKENS\x10\v\x12\x19\n" +
-	"\x15REFUSAL_CODE_CONFLICT\x10\f*\x94\x01\n" +
+	"\x15REFUSAL_CODE_CONFLICT\x10\f\x12\x1f\n" +
+	"\x1bREFUSAL_CODE_UNACKNOWLEDGED\x10\r\x12\x1a\n" +
+	"\x16REFUSAL_CODE_FORGOTTEN\x10\x0e*\x94\x01\n" +
 	"\x10ReservationState\x12!\n" +
 	"\x1dRESERVATION_STATE_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aRESERVATION_STATE_RESERVED\x10\x01\x12\x1e\n" +
