@@ -143,13 +143,48 @@ func (l *line) receive(stream workerv1.Cluster_AttachClient) error {
 	}
 }
 
+// errPast says that the ledger has lost what it acknowledged to this incarnation: it has gone back in time, as a disk that
+// was put back from a copy makes it. The incarnation's numbers mean other commands there, so its nonce is spent.
+var errPast = fmt.Errorf("%w: the ledger has lost what it had acknowledged", errNonceSpent)
+
 // answered takes a result, which comes in order of sequence; older ones are repeats.
 func (l *line) answered(r *workerv1.ProposalResult) error {
-	if r.Result.GetRefusal().GetCode() == ledgerv1.RefusalCode_REFUSAL_CODE_FENCED {
+	switch r.Result.GetRefusal().GetCode() {
+	case ledgerv1.RefusalCode_REFUSAL_CODE_FENCED:
 		return ErrFenced
+	case ledgerv1.RefusalCode_REFUSAL_CODE_FORGOTTEN:
+		return errPast
+	case ledgerv1.RefusalCode_REFUSAL_CODE_UNACKNOWLEDGED: // no result: it is sent again with what follows
+		return l.again(r.Sequence)
+	}
+	if gap := r.Result.GetGap(); gap != nil {
+		return l.again(gap.LastSequence + 1)
 	}
 	if result := l.take(r); result != nil {
 		l.deliver(func(e *engine) { result(e, r.Result) })
+	}
+	return nil
+}
+
+// again sends everything without a result anew, if the ledger is where it can be: its next sequence is one of them.
+func (l *line) again(next uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if next <= l.acked {
+		return errPast
+	}
+	l.log.Warn("the ledger misses proposals", "next_sequence", next)
+	l.sent = 0
+	l.nudge()
+	return nil
+}
+
+// mayGoOn says whether a registration was answered by the ledger that this line's results are from.
+func (l *line) mayGoOn(opened *ledgerv1.Opened) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if opened.LastSequence < l.acked || opened.LastSequence >= l.next {
+		return errPast
 	}
 	return nil
 }
@@ -158,12 +193,6 @@ func (l *line) answered(r *workerv1.ProposalResult) error {
 func (l *line) take(r *workerv1.ProposalResult) func(*engine, *ledgerv1.Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if gap := r.Result.GetGap(); gap != nil {
-		l.log.Warn("the ledger misses proposals", "last_sequence", gap.LastSequence)
-		l.sent = 0
-		l.nudge()
-		return nil
-	}
 	if len(l.queue) == 0 || l.queue[0].sequence != r.Sequence {
 		return nil
 	}

@@ -174,6 +174,9 @@ func (w *Worker) incarnation(ctx context.Context, nonce []byte) (err error) {
 		router := w.cfg.Routers[attempt%len(w.cfg.Routers)]
 		err := w.attach(ctx, router, nonce, l, func(opened *ledgerv1.Opened) error {
 			failures = 0
+			if err := l.mayGoOn(opened); err != nil {
+				return err
+			}
 			if session != nil {
 				return sameIncarnation(session, opened)
 			}
