@@ -22,6 +22,7 @@ type network struct {
 	rng  *rand.Rand
 	loss float64
 	cut  map[[2]raft.ServerAddress]bool
+	hung map[raft.ServerAddress]bool // whose gRPC connections swallow everything
 }
 
 func (n *network) hop(from, to raft.ServerAddress) error {
@@ -35,6 +36,22 @@ func (n *network) hop(from, to raft.ServerAddress) error {
 		return errors.New("lost")
 	}
 	return nil
+}
+
+// hang makes the lines of a node's gRPC server and clients hang, while raft's go on: nothing breaks, nothing arrives.
+func (n *network) hang(node raft.ServerAddress, on bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.hung == nil {
+		n.hung = map[raft.ServerAddress]bool{}
+	}
+	n.hung[node] = on
+}
+
+func (n *network) hangs(node raft.ServerAddress) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.hung[node]
 }
 
 // isolate cuts a node off, or only the way to it or from it.
@@ -222,8 +239,8 @@ func (b *bubble) dial(from, to string) (*grpc.ClientConn, error) {
 			}
 			mine, theirs := net.Pipe()
 			select {
-			case l.accepts <- &piped{theirs, b.net, ends[1], ends[0]}:
-				return &piped{mine, b.net, ends[0], ends[1]}, nil
+			case l.accepts <- newPiped(theirs, b.net, ends[1], ends[0]):
+				return newPiped(mine, b.net, ends[0], ends[1]), nil
 			case <-l.closed:
 				return nil, errors.New("nobody listens")
 			case <-ctx.Done():
@@ -260,9 +277,27 @@ type piped struct {
 	net.Conn
 	net      *network
 	from, to raft.ServerAddress
+	once     sync.Once
+	closed   chan struct{}
+}
+
+func newPiped(c net.Conn, n *network, from, to raft.ServerAddress) *piped {
+	return &piped{Conn: c, net: n, from: from, to: to, closed: make(chan struct{})}
+}
+
+func (p *piped) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return p.Conn.Close()
 }
 
 func (p *piped) Write(data []byte) (int, error) {
+	for p.net.hangs(p.from) || p.net.hangs(p.to) { // as where every packet is lost: it is sent again and again
+		select {
+		case <-p.closed:
+			return 0, net.ErrClosed
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 	if err := p.net.hop(p.from, p.to); err != nil {
 		return 0, errors.Join(err, p.Close())
 	}

@@ -75,11 +75,14 @@ func (n *Node) line(ctx context.Context, leader Peer) error {
 		return err
 	}
 	l := &link{conn: conn, stream: stream, welcome: first.GetWelcome().GetRevision(), waiting: map[uint64]chan *ledgerv1.Answers{}}
+	l.now = n.config.Clock.Now
+	l.told(first.GetWelcome().GetRevision(), n.Revision())
 	n.takeHeard() // what was heard before says nothing of now
 	n.link.Store(l)
 	var reports sync.WaitGroup
 	reports.Go(func() { n.report(ctx, l) })
-	err = l.receive()
+	reports.Go(func() { n.listen(ctx, l, cancel) })
+	err = l.receive(n.Revision)
 	n.link.Store(nil)
 	l.end()
 	cancel()
@@ -93,28 +96,61 @@ func (n *Node) report(ctx context.Context, l *link) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-n.config.Clock.After(max(time.Millisecond, n.tickInterval()/2)):
+		case <-n.config.Clock.After(max(time.Millisecond, min(n.tickInterval()/2, n.silence()/3))):
 		}
 		n.markLog()
 		heard := n.takeHeard()
-		if len(heard) == 0 {
-			continue
-		}
 		if l.send(&ledgerv1.FromFollower{Kind: &ledgerv1.FromFollower_Heard{Heard: &ledgerv1.Heard{Sessions: heard}}}) != nil {
 			return // the stream has ended, as receive will say
 		}
 	}
 }
 
+// leastSilence is a silence of the leader that a busy machine may make.
+const leastSilence = 100 * time.Millisecond
+
+// silence is how long the leader may acknowledge nothing before the line to it is given up: a sixth of the shortest lease,
+// so that workers whose renewals were taken here and not passed on have the time to renew elsewhere.
+func (n *Node) silence() time.Duration {
+	shortest := time.Duration(n.View().ShortestLeaseMs) * time.Millisecond
+	if shortest == 0 {
+		shortest = 6 * n.config.TickInterval
+	}
+	return max(leastSilence, shortest/6)
+}
+
+// listen ends a line whose leader says nothing, or that a send hangs on: raft's connections may live all the while.
+func (n *Node) listen(ctx context.Context, l *link, cancel func()) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.config.Clock.After(max(time.Millisecond, n.silence()/3)):
+		}
+		if quiet := l.quiet(); quiet > n.silence() {
+			n.config.Log.Warn("the leader acknowledges nothing: the line to it is given up", "node", n.config.ID, "silent", quiet.String())
+			cancel()
+			return
+		}
+	}
+}
+
+// behindFor is how long a replica may be behind what the leader has applied and still be ready.
+const behindFor = 2 * time.Second
+
 // link is a follower's end of its line to the leader.
 type link struct {
 	conn    *grpc.ClientConn
 	stream  ledgerv1.Replica_FollowClient
 	welcome uint64 // revision that the leader had when the line began
+	now     func() time.Time
 
 	sends   sync.Mutex // one sends at a time, and proposals in their order
 	last    uint64     // batch sent; guarded by sends
 	mu      sync.Mutex
+	word    time.Time // when the leader last acknowledged something
+	behind  time.Time // since when this replica has not applied what the leader had; zero if it has
+	wanted  uint64    // revision that the leader had then
 	ended   bool
 	waiting map[uint64]chan *ledgerv1.Answers // by batch; closed without a value when the line ends
 }
@@ -161,11 +197,43 @@ func (l *link) forward(entry []byte) (outcome func(n int) ([]answer, uint64)) {
 	}
 }
 
-func (l *link) receive() error {
+// told takes a word of the leader's, which had applied a revision; own is this replica's.
+func (l *link) told(revision, own uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.word = l.now()
+	switch {
+	case own >= revision:
+		l.behind = time.Time{}
+	case l.behind.IsZero() || own >= l.wanted: // it has come as far as was wanted, and the leader is further
+		l.behind, l.wanted = l.word, revision
+	}
+}
+
+// quiet is how long the leader has acknowledged nothing.
+func (l *link) quiet() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.now().Sub(l.word)
+}
+
+// stands says that this replica has not applied for too long what the leader had; own is its revision.
+func (l *link) stands(own uint64) (wanted uint64, stands bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.wanted, !l.behind.IsZero() && own < l.wanted && l.now().Sub(l.behind) > behindFor
+}
+
+// receive takes what the leader says until the line ends; revision is this replica's.
+func (l *link) receive(revision func() uint64) error {
 	for {
 		m, err := l.stream.Recv()
 		if err != nil {
 			return err
+		}
+		if ack := m.GetAcknowledged(); ack != nil {
+			l.told(ack.Revision, revision())
+			continue
 		}
 		told := m.GetAnswers()
 		l.mu.Lock()

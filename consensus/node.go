@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -321,8 +322,14 @@ func (n *Node) Ready() error {
 		return fmt.Errorf("%w: node %s knows no leader", ErrNoQuorum, n.config.ID)
 	case l == nil:
 		return fmt.Errorf("%w: node %s has no line to the leader %s", ErrNoQuorum, n.config.ID, n.leader().ID)
+	case l.quiet() > n.silence():
+		return fmt.Errorf("%w: node %s has heard nothing from the leader %s for %v", ErrNoQuorum, n.config.ID, n.leader().ID,
+			l.quiet().Round(time.Millisecond))
 	case n.Revision() < l.welcome:
 		return fmt.Errorf("%w: node %s is behind, at revision %d of %d", ErrNoQuorum, n.config.ID, n.Revision(), l.welcome)
+	}
+	if wanted, stands := l.stands(n.Revision()); stands {
+		return fmt.Errorf("%w: node %s stands at revision %d, and the leader had %d long ago", ErrNoQuorum, n.config.ID, n.Revision(), wanted)
 	}
 	return nil
 }

@@ -167,12 +167,23 @@ func (f *follower) receive() error {
 			for _, session := range m.Heard.Sessions {
 				f.node.Renew(session)
 			}
+			if err := f.send(&ledgerv1.ToFollower{Kind: &ledgerv1.ToFollower_Acknowledged{
+				Acknowledged: &ledgerv1.Acknowledged{Revision: f.node.Revision()},
+			}}); err != nil {
+				return err
+			}
 		case *ledgerv1.FromFollower_Batch:
 			if err := f.submit(m.Batch); err != nil {
 				return err
 			}
 		}
 	}
+}
+
+func (f *follower) send(m *ledgerv1.ToFollower) error {
+	f.sends.Lock()
+	defer f.sends.Unlock()
+	return f.stream.Send(m)
 }
 
 // submit puts a batch in line, behind what the follower sent before.
@@ -193,9 +204,7 @@ func (f *follower) submit(b *ledgerv1.Batch) error {
 	go func() { // at most two a follower, and each ends with its entries
 		open.Wait()
 		told.Revision = f.node.Revision()
-		f.sends.Lock()
-		defer f.sends.Unlock()
-		_ = f.stream.Send(&ledgerv1.ToFollower{Kind: &ledgerv1.ToFollower_Answers{Answers: told}}) // receive says why
+		_ = f.send(&ledgerv1.ToFollower{Kind: &ledgerv1.ToFollower_Answers{Answers: told}}) // receive says why
 	}()
 	return nil
 }

@@ -2,7 +2,9 @@ package worker
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 
 	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
@@ -70,5 +72,22 @@ func TestRefusalsThatAreNoResults(t *testing.T) {
 	}
 	if err := l.answered(refusal(ledgerv1.RefusalCode_REFUSAL_CODE_FORGOTTEN)); !errors.Is(err, errNonceSpent) {
 		t.Errorf("forgotten: %v", err)
+	}
+}
+
+// Workers that are told the same routers begin at different ones, and each comes to all.
+func TestWorkersBeginAtDifferentRouters(t *testing.T) {
+	first := map[string]int{}
+	for i := range 90 {
+		c := Config{ID: fmt.Sprintf("w%d", i), Routers: []string{"r1", "r2", "r3"}}
+		first[c.router(0)]++
+		if all := []string{c.router(0), c.router(1), c.router(2)}; len(slices.Compact(slices.Sorted(slices.Values(all)))) != 3 {
+			t.Errorf("%s tries %v", c.ID, all)
+		}
+	}
+	for _, r := range []string{"r1", "r2", "r3"} {
+		if first[r] < 10 {
+			t.Errorf("%d of 90 workers begin at %s", first[r], r)
+		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -171,7 +173,7 @@ func (w *Worker) incarnation(ctx context.Context, nonce []byte) (err error) {
 	}()
 	failures := 0
 	for attempt := 0; ; attempt++ {
-		router := w.cfg.Routers[attempt%len(w.cfg.Routers)]
+		router := w.cfg.router(attempt)
 		err := w.attach(ctx, router, nonce, l, func(opened *ledgerv1.Opened) error {
 			failures = 0
 			if err := l.mayGoOn(opened); err != nil {
@@ -197,6 +199,14 @@ func (w *Worker) incarnation(ctx context.Context, nonce []byte) (err error) {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// router is where the worker attaches at an attempt: all of them in turn, from one that its name decides, so that workers
+// that are told the same routers do not all hang on the first.
+func (c *Config) router(attempt int) string {
+	h := fnv.New32a()
+	io.WriteString(h, c.ID)
+	return c.Routers[(uint64(h.Sum32())+uint64(attempt))%uint64(len(c.Routers))]
 }
 
 // sameIncarnation refuses to go on in another cluster, or as another incarnation, than the engine's.

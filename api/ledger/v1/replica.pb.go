@@ -561,7 +561,8 @@ func (x *Batch) GetEntry() []byte {
 	return nil
 }
 
-// Heard are sessions that the follower has heard from since it last said so.
+// Heard are sessions that the follower has heard from since it last said so. It comes often, with none too: the leader
+// acknowledges each.
 type Heard struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sessions      []uint64               `protobuf:"varint,1,rep,packed,name=sessions,proto3" json:"sessions,omitempty"`
@@ -612,6 +613,7 @@ type ToFollower struct {
 	//
 	//	*ToFollower_Welcome
 	//	*ToFollower_Answers
+	//	*ToFollower_Acknowledged
 	Kind          isToFollower_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -672,6 +674,15 @@ func (x *ToFollower) GetAnswers() *Answers {
 	return nil
 }
 
+func (x *ToFollower) GetAcknowledged() *Acknowledged {
+	if x != nil {
+		if x, ok := x.Kind.(*ToFollower_Acknowledged); ok {
+			return x.Acknowledged
+		}
+	}
+	return nil
+}
+
 type isToFollower_Kind interface {
 	isToFollower_Kind()
 }
@@ -685,9 +696,61 @@ type ToFollower_Answers struct {
 	Answers *Answers `protobuf:"bytes,2,opt,name=answers,proto3,oneof"`
 }
 
+type ToFollower_Acknowledged struct {
+	Acknowledged *Acknowledged `protobuf:"bytes,3,opt,name=acknowledged,proto3,oneof"`
+}
+
 func (*ToFollower_Welcome) isToFollower_Kind() {}
 
 func (*ToFollower_Answers) isToFollower_Kind() {}
+
+func (*ToFollower_Acknowledged) isToFollower_Kind() {}
+
+// Acknowledged says that the leader has what the last Heard said.
+type Acknowledged struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// That the leader has applied.
+	Revision      uint64 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Acknowledged) Reset() {
+	*x = Acknowledged{}
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Acknowledged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Acknowledged) ProtoMessage() {}
+
+func (x *Acknowledged) ProtoReflect() protoreflect.Message {
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Acknowledged.ProtoReflect.Descriptor instead.
+func (*Acknowledged) Descriptor() ([]byte, []int) {
+	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Acknowledged) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
 
 type Welcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -698,7 +761,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[11]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -710,7 +773,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[11]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -723,7 +786,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{11}
+	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Welcome) GetRevision() uint64 {
@@ -746,7 +809,7 @@ type Answers struct {
 
 func (x *Answers) Reset() {
 	*x = Answers{}
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[12]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -758,7 +821,7 @@ func (x *Answers) String() string {
 func (*Answers) ProtoMessage() {}
 
 func (x *Answers) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[12]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -771,7 +834,7 @@ func (x *Answers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answers.ProtoReflect.Descriptor instead.
 func (*Answers) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{12}
+	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Answers) GetNumber() uint64 {
@@ -807,7 +870,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[13]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -819,7 +882,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[13]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -832,7 +895,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{13}
+	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Answer) GetResult() *Result {
@@ -888,12 +951,15 @@ const file_api_ledger_v1_replica_proto_rawDesc = "" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x14\n" +
 	"\x05entry\x18\x02 \x01(\fR\x05entry\"#\n" +
 	"\x05Heard\x12\x1a\n" +
-	"\bsessions\x18\x01 \x03(\x04R\bsessions\"\x80\x01\n" +
+	"\bsessions\x18\x01 \x03(\x04R\bsessions\"\xc5\x01\n" +
 	"\n" +
 	"ToFollower\x124\n" +
 	"\awelcome\x18\x01 \x01(\v2\x18.berth.ledger.v1.WelcomeH\x00R\awelcome\x124\n" +
-	"\aanswers\x18\x02 \x01(\v2\x18.berth.ledger.v1.AnswersH\x00R\aanswersB\x06\n" +
-	"\x04kind\"%\n" +
+	"\aanswers\x18\x02 \x01(\v2\x18.berth.ledger.v1.AnswersH\x00R\aanswers\x12C\n" +
+	"\facknowledged\x18\x03 \x01(\v2\x1d.berth.ledger.v1.AcknowledgedH\x00R\facknowledgedB\x06\n" +
+	"\x04kind\"*\n" +
+	"\fAcknowledged\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\"%\n" +
 	"\aWelcome\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x04R\brevision\"p\n" +
 	"\aAnswers\x12\x16\n" +
@@ -921,7 +987,7 @@ func file_api_ledger_v1_replica_proto_rawDescGZIP() []byte {
 	return file_api_ledger_v1_replica_proto_rawDescData
 }
 
-var file_api_ledger_v1_replica_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_api_ledger_v1_replica_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_api_ledger_v1_replica_proto_goTypes = []any{
 	(*Member)(nil),        // 0: berth.ledger.v1.Member
 	(*MeetRequest)(nil),   // 1: berth.ledger.v1.MeetRequest
@@ -934,10 +1000,11 @@ var file_api_ledger_v1_replica_proto_goTypes = []any{
 	(*Batch)(nil),         // 8: berth.ledger.v1.Batch
 	(*Heard)(nil),         // 9: berth.ledger.v1.Heard
 	(*ToFollower)(nil),    // 10: berth.ledger.v1.ToFollower
-	(*Welcome)(nil),       // 11: berth.ledger.v1.Welcome
-	(*Answers)(nil),       // 12: berth.ledger.v1.Answers
-	(*Answer)(nil),        // 13: berth.ledger.v1.Answer
-	(*Result)(nil),        // 14: berth.ledger.v1.Result
+	(*Acknowledged)(nil),  // 11: berth.ledger.v1.Acknowledged
+	(*Welcome)(nil),       // 12: berth.ledger.v1.Welcome
+	(*Answers)(nil),       // 13: berth.ledger.v1.Answers
+	(*Answer)(nil),        // 14: berth.ledger.v1.Answer
+	(*Result)(nil),        // 15: berth.ledger.v1.Result
 }
 var file_api_ledger_v1_replica_proto_depIdxs = []int32{
 	0,  // 0: berth.ledger.v1.MeetReply.founders:type_name -> berth.ledger.v1.Member
@@ -946,23 +1013,24 @@ var file_api_ledger_v1_replica_proto_depIdxs = []int32{
 	0,  // 3: berth.ledger.v1.ChangeRequest.add:type_name -> berth.ledger.v1.Member
 	8,  // 4: berth.ledger.v1.FromFollower.batch:type_name -> berth.ledger.v1.Batch
 	9,  // 5: berth.ledger.v1.FromFollower.heard:type_name -> berth.ledger.v1.Heard
-	11, // 6: berth.ledger.v1.ToFollower.welcome:type_name -> berth.ledger.v1.Welcome
-	12, // 7: berth.ledger.v1.ToFollower.answers:type_name -> berth.ledger.v1.Answers
-	13, // 8: berth.ledger.v1.Answers.answers:type_name -> berth.ledger.v1.Answer
-	14, // 9: berth.ledger.v1.Answer.result:type_name -> berth.ledger.v1.Result
-	1,  // 10: berth.ledger.v1.Replica.Meet:input_type -> berth.ledger.v1.MeetRequest
-	3,  // 11: berth.ledger.v1.Replica.Join:input_type -> berth.ledger.v1.JoinRequest
-	5,  // 12: berth.ledger.v1.Replica.Change:input_type -> berth.ledger.v1.ChangeRequest
-	7,  // 13: berth.ledger.v1.Replica.Follow:input_type -> berth.ledger.v1.FromFollower
-	2,  // 14: berth.ledger.v1.Replica.Meet:output_type -> berth.ledger.v1.MeetReply
-	4,  // 15: berth.ledger.v1.Replica.Join:output_type -> berth.ledger.v1.JoinReply
-	6,  // 16: berth.ledger.v1.Replica.Change:output_type -> berth.ledger.v1.ChangeReply
-	10, // 17: berth.ledger.v1.Replica.Follow:output_type -> berth.ledger.v1.ToFollower
-	14, // [14:18] is the sub-list for method output_type
-	10, // [10:14] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	12, // 6: berth.ledger.v1.ToFollower.welcome:type_name -> berth.ledger.v1.Welcome
+	13, // 7: berth.ledger.v1.ToFollower.answers:type_name -> berth.ledger.v1.Answers
+	11, // 8: berth.ledger.v1.ToFollower.acknowledged:type_name -> berth.ledger.v1.Acknowledged
+	14, // 9: berth.ledger.v1.Answers.answers:type_name -> berth.ledger.v1.Answer
+	15, // 10: berth.ledger.v1.Answer.result:type_name -> berth.ledger.v1.Result
+	1,  // 11: berth.ledger.v1.Replica.Meet:input_type -> berth.ledger.v1.MeetRequest
+	3,  // 12: berth.ledger.v1.Replica.Join:input_type -> berth.ledger.v1.JoinRequest
+	5,  // 13: berth.ledger.v1.Replica.Change:input_type -> berth.ledger.v1.ChangeRequest
+	7,  // 14: berth.ledger.v1.Replica.Follow:input_type -> berth.ledger.v1.FromFollower
+	2,  // 15: berth.ledger.v1.Replica.Meet:output_type -> berth.ledger.v1.MeetReply
+	4,  // 16: berth.ledger.v1.Replica.Join:output_type -> berth.ledger.v1.JoinReply
+	6,  // 17: berth.ledger.v1.Replica.Change:output_type -> berth.ledger.v1.ChangeReply
+	10, // 18: berth.ledger.v1.Replica.Follow:output_type -> berth.ledger.v1.ToFollower
+	15, // [15:19] is the sub-list for method output_type
+	11, // [11:15] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_api_ledger_v1_replica_proto_init() }
@@ -978,6 +1046,7 @@ func file_api_ledger_v1_replica_proto_init() {
 	file_api_ledger_v1_replica_proto_msgTypes[10].OneofWrappers = []any{
 		(*ToFollower_Welcome)(nil),
 		(*ToFollower_Answers)(nil),
+		(*ToFollower_Acknowledged)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -985,7 +1054,7 @@ func file_api_ledger_v1_replica_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_ledger_v1_replica_proto_rawDesc), len(file_api_ledger_v1_replica_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
