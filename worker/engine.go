@@ -32,7 +32,7 @@ type engine struct {
 	identity identity
 	now      func() time.Time
 
-	inbox     chan func(*engine)
+	mail      *mailbox
 	accounts  []*account
 	byID      map[uint64]*request // by reservation
 	spent     *spent              // reservations that are over here
@@ -72,21 +72,9 @@ func newEngine(d Device, g kvpool.Geometry, pages int, id identity, l *line, sta
 	}
 	return &engine{
 		device: d, pool: p, sched: newScheduler(p), line: l, identity: id, now: time.Now, stats: stats,
-		inbox: make(chan func(*engine), 256), byID: map[uint64]*request{}, spent: newSpent(),
+		mail: newMailbox(0), byID: map[uint64]*request{}, spent: newSpent(),
 		notice: &workerv1.Notice{}, done: make(chan struct{}),
 	}, nil
-}
-
-// do hands f to the engine's goroutine. It fails when the engine has ended.
-func (e *engine) do(ctx context.Context, f func(*engine)) error {
-	select {
-	case e.inbox <- f:
-		return nil
-	case <-e.done:
-		return ErrFenced
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // run works until ctx ends, the incarnation is fenced, or the device fails; every branch has ended then. If the device is
@@ -96,6 +84,7 @@ func (e *engine) run(ctx context.Context) (err error) {
 		if !errors.Is(err, ErrStuck) { // a stuck device may still read what branches and pool hold
 			e.failAll(err)
 		}
+		e.mail.end()
 		close(e.done)
 	}()
 	for {
@@ -127,23 +116,23 @@ func (e *engine) run(ctx context.Context) (err error) {
 
 // hear does what has come in meanwhile.
 func (e *engine) hear(ctx context.Context) error {
-	for {
-		select {
-		case f := <-e.inbox:
-			f(e)
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		default:
-			return nil
-		}
+	queue, notice := e.mail.take()
+	for _, f := range queue {
+		f(e)
 	}
+	if notice != nil {
+		e.hearNotice(notice)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 // wait sleeps until something comes in.
 func (e *engine) wait(ctx context.Context) error {
 	select {
-	case f := <-e.inbox:
-		f(e)
+	case <-e.mail.wake:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

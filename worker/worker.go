@@ -217,7 +217,9 @@ func (w *Worker) startEngine(ctx context.Context, l *line, o *ledgerv1.Opened, c
 		return err
 	}
 	e.inspect, e.sched.guesses = w.cfg.Inspect, w.cfg.Guesses
-	l.deliver = func(f func(*engine)) { e.do(ctx, f) }
+	e.mail.limit = max(e.mail.limit, 2*int(w.cfg.Info.Slots))
+	l.deliver = func(f func(*engine)) { e.mail.put(f) } // an engine that has ended wants nothing
+	l.notify = e.mail.notify
 	go func() {
 		defer close(ended)
 		cancel(e.run(ctx))
