@@ -42,7 +42,9 @@ type engine struct {
 	done      chan struct{}       // closed when the engine has ended
 	plan      model.Plan
 	events    []kvpool.Event
+	began     time.Time // of the step in flight
 	stats     func(Stats)
+	reopen    func(stuck error, quarantined bool) (Device, error)
 	inspect   func(*kvpool.Pool) error // nil: nobody does
 }
 
@@ -141,7 +143,8 @@ func (e *engine) wait(ctx context.Context) error {
 
 // step runs one plan on the device and gives each branch what came of it.
 func (e *engine) step(planned []*branch) error {
-	began := e.now()
+	e.began = e.now()
+	began := e.began
 	e.plan.Step++
 	e.plan.Rows = e.plan.Rows[:0]
 	for _, b := range planned {
@@ -155,12 +158,16 @@ func (e *engine) step(planned []*branch) error {
 		return fmt.Errorf("submit step %d: %w", e.plan.Step, err)
 	}
 	result, err := e.device.Wait()
+	if errors.Is(err, ErrStuck) {
+		return e.recover(planned, fmt.Errorf("step %d: %w", e.plan.Step, err))
+	}
 	if err != nil {
 		return fmt.Errorf("step %d: %w", e.plan.Step, err)
 	}
 	e.pool.Retire(e.plan.Step)
 	ended := e.now()
 	s := Stats{StepSeconds: ended.Sub(began).Seconds()}
+	e.sched.pace.learn(e.plan.Rows, s.StepSeconds)
 	for i, b := range planned {
 		s.StepTokens += b.chunk + len(b.guesses)
 		if b.chunk > 1 {
@@ -182,6 +189,7 @@ func (e *engine) settle(b *branch, row *model.Row, result *model.Result, i int, 
 	b.history.steps++
 	last := row.Start+b.chunk == len(b.resume.Tokens)
 	e.pool.Advance(b.pool, row.Tokens[:b.chunk])
+	b.cleared(row.Start + b.chunk)
 	var score *workerv1.Score
 	if row.Scored {
 		score = b.score(row, result.Scores[i])

@@ -153,6 +153,7 @@ func (e *engine) take(ctx context.Context, q *request) error {
 // rpcError is the table of the package's errors to gRPC codes.
 func rpcError(err error) error {
 	var refused *RefusedError
+	var fatal *FatalStepError
 	switch {
 	case err == nil:
 		return nil
@@ -160,6 +161,12 @@ func rpcError(err error) error {
 		return status.Error(codes.FailedPrecondition, err.Error())
 	case errors.Is(err, ErrFenced):
 		return status.Error(codes.Aborted, err.Error())
+	case errors.As(err, &fatal):
+		s := status.New(codes.Aborted, err.Error())
+		if with, e := s.WithDetails(&workerv1.FatalStep{Steps: uint32(fatal.Steps)}); e == nil {
+			s = with
+		}
+		return s.Err()
 	case errors.Is(err, errCrowded):
 		return status.Error(codes.ResourceExhausted, err.Error())
 	case errors.Is(err, context.Canceled):
