@@ -64,6 +64,10 @@ func (w *watched) Wait() (*model.Result, error) {
 	select {
 	case a := <-w.answers:
 		w.timer.Stop()
+		if errors.Is(a.err, ErrStuck) { // the device knows by itself
+			close(w.asked)
+			return nil, a.err
+		}
 		w.steps++
 		w.since.Store(0)
 		return a.result, a.err
