@@ -30,12 +30,14 @@ const (
 	firstChunk = 4
 	maxGrowth  = 4    // times the tokens of the steps before
 	forgets    = 0.25 // of the distance to a lower rate, in a step
-	// safety is how much of the step timeout a step may take by prediction: a machine may become four times slower from one
+	// safety is how much of the step timeout a step may take by prediction: a machine may become eight times slower from one
 	// step to the next.
-	safety = 0.25
-	// tolerated is how many times the target a step may take before it has fewer tokens than one: the base alone may take as
-	// long, and fewer tokens would cost more steps of it.
-	tolerated = 1.3
+	safety = 0.125
+	// tolerated is how much of it a step may take before the next one has fewer tokens: the base alone may take as long, and
+	// fewer tokens would cost more steps of it.
+	tolerated = 0.33
+	// least is the part of a step's time that prompts may have whatever else it has.
+	least = 0.25
 )
 
 func newPace(timeout float64) *pace { return &pace{target: timeout * safety, most: firstChunk} }
@@ -99,7 +101,7 @@ func (p *pace) room(rows int) float64 {
 }
 
 // beside is what is left of the target, or a part of it where what cannot be smaller takes all.
-func (p *pace) beside(seconds float64) float64 { return max(p.target*safety, p.target-seconds) }
+func (p *pace) beside(seconds float64) float64 { return max(p.target*least, p.target-seconds) }
 
 // fit is how many of n tokens of a prompt from a position on fit into room, and the seconds that they take.
 func (p *pace) fit(n, start int, scored bool, room float64) (int, float64) {
@@ -135,7 +137,7 @@ func (p *pace) learn(rows []model.Row, seconds float64) {
 			predicted += float64(len(r.Tokens)) * p.rateOf(r)
 		}
 	}
-	small := single+tokens <= firstChunk && seconds <= p.target*tolerated
+	small := single+tokens <= firstChunk && seconds <= p.target*tolerated/safety
 	switch {
 	case small:
 		p.base = moved(p.base, seconds)
@@ -145,7 +147,7 @@ func (p *pace) learn(rows []model.Row, seconds float64) {
 	if tokens > 0 {
 		p.learnRates(rows, max(seconds-p.base-float64(single)*p.decode, seconds/2*float64(tokens)/float64(tokens+single)), predicted, small)
 		switch {
-		case seconds > p.target*tolerated:
+		case seconds > p.target*tolerated/safety:
 			p.most = max(1, int(float64(tokens)*p.target/seconds))
 		case seconds > p.target/2: // twice that is still far from the timeout
 			p.most = tokens * 2
@@ -178,7 +180,12 @@ func (p *pace) learnRates(rows []model.Row, seconds, predicted float64, small bo
 			each = was.rateOf(r) * seconds / predicted
 		}
 		k, at := kind(len(r.Next) > 0), rangeOf(r.Start+len(r.Tokens))
-		p.rates[k][at] = moved(was.rates[k][at], each)
+		switch known := was.rates[k][at]; {
+		case small && known == 0:
+			p.rates[k][at] = moved(was.rateOf(r), 0)
+		default:
+			p.rates[k][at] = moved(known, each)
+		}
 	}
 }
 

@@ -59,7 +59,7 @@ func TestStepsStayBelowTheirTimeout(t *testing.T) {
 // TestPromptsLeaveRoomForDecodes: the time that branches of one token take is not the prompt's to use, and of too many of
 // them a step has some.
 func TestPromptsLeaveRoomForDecodes(t *testing.T) {
-	p, m := newPace(4), machine{0, 1e-2, 0}
+	p, m := newPace(8), machine{0, 1e-2, 0}
 	decodes := func(n int) (rows []model.Row) {
 		for range n {
 			rows = append(rows, model.Row{Tokens: make([]int32, 1), Start: 100, Outputs: 1})
