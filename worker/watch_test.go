@@ -6,72 +6,44 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/berthd/berth/model"
+	"github.com/berthd/berth/kvpool"
 )
-
-// hangingDevice has a rank that may hang: Wait does not return before it is let go.
-type hangingDevice struct {
-	Device
-	hangs  atomic.Bool
-	let    chan struct{}
-	waited chan struct{} // closed when it was let go
-}
-
-func newHangingDevice(d Device) *hangingDevice {
-	return &hangingDevice{Device: d, let: make(chan struct{}), waited: make(chan struct{})}
-}
-
-func (d *hangingDevice) Wait() (*model.Result, error) {
-	if d.hangs.Load() {
-		<-d.let
-		defer close(d.waited)
-	}
-	return d.Device.Wait()
-}
 
 // A step that does not end takes readiness away. The worker goes on with another device as the same incarnation: what the
 // first one does later touches nothing, and the requests of the step come to their ends as if nothing had been.
 func TestStuckDeviceIsReplaced(t *testing.T) { // P1, W4
-	var first *hangingDevice
 	var c *cluster
-	asked, let := make(chan struct{}), make(chan struct{})
-	s := setup{pages: 150, slots: 16, stepTimeout: 50 * time.Millisecond}
-	s.device = func(d *hashDevice) Device {
-		first = newHangingDevice(d)
-		return first
-	}
+	asked, let := make(chan struct{}, 9), make(chan struct{})
+	s := setup{pages: 150, slots: 16, stepTimeout: 300 * time.Millisecond}
 	s.reopen = func() (Device, error) {
-		close(asked)
+		asked <- struct{}{}
 		<-let
 		return newHashDevice(c.device.geometry, 150), nil
 	}
 	c = start(t, s)
 	was := c.view().Worker("w1").Incarnation
+	c.device.hold = make(chan struct{}) // the eleventh step
 	var all sync.WaitGroup
 	for i := range 3 {
 		p := prompt(uint64(i), 20)
-		r := c.reserve(ask{fmt.Sprint("g", i), p, 300})
+		r := c.reserve(ask{fmt.Sprint("g", i), p, 100})
 		all.Go(func() {
 			a, err := c.generate(t.Context(), r, 0)
-			if err != nil || !slices.Equal(a.ids, say(p, 300)) {
+			if err != nil || !slices.Equal(a.ids, say(p, 100)) {
 				t.Errorf("request %d, beside a stuck step: %v, said %d tokens", i, err, len(a.ids))
 			}
 		})
 	}
-	c.await("tokens", func() bool { return c.worker.Stats().Running == 3 })
-	first.hangs.Store(true)
 	<-asked
 	if err := c.worker.Ready(); err == nil {
 		t.Error("ready with a stuck device")
 	}
 	close(let)
 	all.Wait()
-	close(first.let) // the step ends after all
-	<-first.waited
+	close(c.device.hold) // the step ends after all
 	if err := c.worker.Ready(); err != nil || c.view().Worker("w1").Incarnation != was {
 		t.Errorf("on the new device: %v, incarnation %d, was %d", err, c.view().Worker("w1").Incarnation, was)
 	}
@@ -85,7 +57,7 @@ func TestStuckDeviceIsReplaced(t *testing.T) { // P1, W4
 func stuckWorker(t *testing.T, steps int, reopen func() (Device, error)) *Worker {
 	t.Helper()
 	w := &Worker{cfg: Config{StepTimeout: time.Minute, Log: slog.New(slog.DiscardHandler), Reopen: reopen}}
-	w.device = watch(newHangingDevice(nil), time.Minute, &w.stepping)
+	w.device = watch(newHashDevice(kvpool.Geometry{}, 0), time.Minute, &w.stepping)
 	t.Cleanup(func() { w.device.end() })
 	w.device.steps = steps
 	w.stepping.Store(1)
@@ -111,7 +83,7 @@ func TestRestartFails(t *testing.T) {
 		if calls++; calls == 1 {
 			return nil, broken
 		}
-		return newHangingDevice(nil), nil
+		return newHashDevice(kvpool.Geometry{}, 0), nil
 	}
 	calls = 0
 	w := stuckWorker(t, 7, once)
