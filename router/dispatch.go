@@ -130,15 +130,33 @@ func generateRequest(q *request, res *reservation) *workerv1.GenerateRequest {
 		ShareGroup: q.guest.group, Pages: res.in.Pages, CacheSalt: q.salt, Prompt: q.prompt,
 		MaxTokens: uint32(q.maxTokens), MinTokens: uint32(q.minTokens), StopIds: q.stopIDsOf(), Sampling: q.sampling,
 		Branches: uint32(q.bestOf), Slots: uint32(res.in.SlotsNeeded), Scoring: q.scoring(), PromptScoring: q.promptScoring(),
+		FatalSteps: q.fatal,
 	}
 }
 
+// maxFatal is of how many steps that did not end a request is taken for the cause.
+const maxFatal = 3
+
+// fatalSteps is the number of such steps that a worker names with the end of a call, 0 if none.
+func fatalSteps(err error) uint32 {
+	for _, d := range status.Convert(err).Details() {
+		if f, ok := d.(*workerv1.FatalStep); ok {
+			return f.Steps
+		}
+	}
+	return 0
+}
+
 // lostOrGone says what a broken call means: the client left, the request may go elsewhere, or it is lost. What the worker
-// calls its own fault is not tried on another one: a request that one worker breaks at might break them all in turn.
+// calls its own fault is not tried on another one: a request that one worker breaks at might break them all in turn. One
+// that was in a step that did not end goes to another worker with that said, until it is taken for the cause.
 func (r *Router) lostOrGone(ctx context.Context, q *request, err error, tokens bool) error {
+	q.fatal = max(q.fatal, fatalSteps(err))
 	switch {
 	case ctx.Err() != nil:
 		return errGone
+	case q.fatal >= maxFatal:
+		return workerLost(q.worker, fmt.Sprintf("%d steps with this request did not end in time", q.fatal))
 	case status.Code(err) == codes.Internal:
 		r.cfg.Log.Error("worker failed", "request_id", q.id, "worker", q.worker, "error", err.Error())
 		return workerFailed(q.worker)

@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
+	workerv1 "github.com/berthd/berth/api/worker/v1"
 )
 
 // more plays two tokens more than it was asked for, at once or one by one.
@@ -107,6 +109,39 @@ func TestPoisonousRequestIsFinal(t *testing.T) { // R2
 	}
 	if asked.Load() != 1 || !strings.Contains(got.String(), `"INT-001"`) || strings.Contains(got.String(), "[DONE]") {
 		t.Errorf("R2: %s after %d dispatches", got.String(), asked.Load())
+	}
+	h.await("the drain", h.drained)
+}
+
+// A request that was in steps that did not end goes on with their number, to a worker that runs it alone; of three it is
+// taken for the cause and goes nowhere any more.
+func TestASuspectIsPassedOnWithItsNumber(t *testing.T) { // R2
+	h := open(t, nil)
+	var told []uint32
+	worst := uint32(2)
+	edit := func(w *hand) {
+		w.refuse = func(r *ask) error {
+			told = append(told, r.FatalSteps)
+			if r.FatalSteps >= worst {
+				return nil
+			}
+			s, err := status.New(codes.Aborted, "a step did not end").WithDetails(&workerv1.FatalStep{Steps: r.FatalSteps + 1})
+			if err != nil {
+				t.Error(err)
+			}
+			return s.Err()
+		}
+	}
+	h.hire("w1", edit)
+	h.hire("w2", edit)
+	body := `{"model":"tiny","prompt":"hi","max_tokens":3}`
+	if r := h.post("/v1/completions", body); r.status != 200 || !slices.Equal(told, []uint32{0, 1, 2}) {
+		t.Errorf("after two fatal steps: %d %s, workers were told %d", r.status, r.body, told)
+	}
+	told, worst = nil, 10
+	r := h.post("/v1/completions", body)
+	if id, _ := r.fault(t); r.status != 502 || id != "WRK-002" || !slices.Equal(told, []uint32{0, 1, 2}) {
+		t.Errorf("after three: %d %s, workers were told %d", r.status, r.body, told)
 	}
 	h.await("the drain", h.drained)
 }

@@ -30,6 +30,7 @@ type request struct {
 	chains   *chains
 	ticket   *ticket
 	admitted bool
+	fatal    uint32            // steps with it, on workers, that did not end in time
 	worker   string            // last one that had it
 	scores   []*workerv1.Score // of the prompt's tokens but the first, as they come
 	usage    usage

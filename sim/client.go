@@ -141,9 +141,9 @@ func (c *cluster) serve(i int) {
 	if !c.sleepUntil(q.At) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(c.life, patience)
+	ctx, cancel := context.WithTimeout(c.life, c.patience())
 	defer cancel()
-	c.moved()
+	c.moved(c.now())
 	c.waiting.Add(1)
 	defer c.waiting.Add(-1)
 	if q.Leaves > 0 {

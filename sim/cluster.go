@@ -24,7 +24,8 @@ import (
 // lease is that of the router's session and of workers' incarnations, as programs have it by default.
 const lease = 3 * time.Second
 
-// patience is how long a client waits for its answer: no scenario is so hard that it would take as long.
+// patience is how long a client waits for its answer, on devices that are not slow: no scenario is so hard that it would
+// take as long.
 const patience = 10 * time.Minute
 
 // sabotage is what tests break on purpose, to see that it is noticed.
@@ -33,6 +34,9 @@ type sabotage struct {
 	device func(*device)                     // before each step
 	pool   func(*kvpool.Pool)                // between steps, before it is checked
 	pages  func(n uint64) uint64             // of a dispatch, in place of those reserved
+	line   func(*device) grpc.DialOption     // of a worker
+	// unpaced has workers plan by another timeout than the one that devices keep.
+	unpaced bool
 }
 
 // cluster is a run under way.
@@ -48,7 +52,7 @@ type cluster struct {
 	story  story
 	order  order
 
-	stepped atomic.Int64 // when a device has last been given a step
+	stepped atomic.Int64 // until when a device has last had a step
 	waiting atomic.Int64 // clients
 
 	life context.Context // ends when a rule is broken
@@ -125,6 +129,14 @@ func (c *cluster) apply(f Fault) {
 	case f.Kind == Hold:
 		c.net.hold(f.Host, f.For)
 		c.sleepUntil(f.At + f.For)
+	case f.Kind == Hang:
+		c.mu.Lock()
+		for i, life := range c.workers {
+			if workerName(i) == f.Host && life != nil {
+				life.device.Load().hangs.Store(true)
+			}
+		}
+		c.mu.Unlock()
 	case f.Host == routerName:
 		c.stopRouter()
 		if c.sleepUntil(f.At + f.For) {

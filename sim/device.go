@@ -2,10 +2,12 @@ package sim
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/berthd/berth/kvpool"
 	"github.com/berthd/berth/model"
+	"github.com/berthd/berth/worker"
 )
 
 // What a step of the device takes: stepCost, and what each of its tokens and each position that they attend to adds, over
@@ -32,7 +34,12 @@ type device struct {
 	memory   [][]uint64 // by page, by slot
 	pending  *model.Result
 	ready    time.Time
-	before   func() // each step
+	before   func()              // each step
+	during   func(time.Duration) // each step, with what it takes
+	timeout  time.Duration       // after which the device itself gives a step up; 0: never
+	hangs    atomic.Bool
+	left     atomic.Int64    // of the step in flight when it began, nanoseconds; 0 between steps
+	over     <-chan struct{} // closed when nobody waits any more
 }
 
 func newDevice(g kvpool.Geometry, pages int, speed float64) *device {
@@ -68,12 +75,23 @@ func (d *device) Submit(p *model.Plan) error {
 		r.Logprobs, r.Scores = append(r.Logprobs, 0), append(r.Scores, nil)
 	}
 	cost := stepCost + time.Duration(tokens)*tokenCost + time.Duration(positions)*positionCost
-	d.pending, d.ready = r, time.Now().Add(time.Duration(float64(cost)/d.speed))
+	takes := time.Duration(float64(cost) / d.speed)
+	d.during(takes)
+	d.left.Store(int64(takes))
+	d.pending, d.ready = r, time.Now().Add(takes)
 	return nil
 }
 
 // Wait implements worker.Device.
 func (d *device) Wait() (*model.Result, error) {
+	defer d.left.Store(0)
+	if d.hangs.Load() {
+		<-d.over
+	}
+	if left := time.Until(d.ready); d.timeout > 0 && left > d.timeout {
+		time.Sleep(d.timeout)
+		return nil, worker.ErrStuck
+	}
 	time.Sleep(time.Until(d.ready))
 	return d.pending, nil
 }

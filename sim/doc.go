@@ -15,8 +15,9 @@
 // A scenario is over when every client has its answer or has left. It is broken, with the promise's name, when
 //
 //   - P1: an admitted request ends by anything but its own end, its client's leaving, or the loss of a host that the scenario
-//     struck. A client whose request was lost with a host asks again.
-//   - P2: a client has no answer after ten minutes, or no device steps for five seconds while clients wait, though nothing
+//     struck. A client whose request was lost with a host asks again. A device that is given up for a step that was only slow
+//     breaks it too; one that the scenario lets hang loses nothing.
+//   - P2: a client has no answer after ten minutes, longer on slow devices, or no device steps for five seconds while clients wait, though nothing
 //     is struck; or a branch lets go before which nobody is in order on its worker.
 //   - P3: the ledger's invariants do not hold after a proposal.
 //   - P4: a pool's do not hold between two steps.

@@ -42,6 +42,11 @@ func Random(seed uint64) Scenario {
 			s.Caps[group] = s.wholeLife(group) * (100 + rng.IntN(150)) / 100
 		}
 	}
+	if rng.IntN(6) == 0 { // steps of seconds, some longer than a lease
+		for i := range s.Workers {
+			s.Workers[i].Speed *= 0.004
+		}
+	}
 	return s
 }
 

@@ -32,14 +32,16 @@ func (c *cluster) judge(q *Request, a *answer, err error, began time.Duration) (
 	case err == nil, errors.Is(err, errLeft):
 		return false, nil
 	case errors.Is(err, context.DeadlineExceeded):
-		return false, fmt.Errorf("P2: no end after %v", patience)
+		return false, fmt.Errorf("P2: no end after %v", c.patience())
 	case !errors.As(err, &said):
 		if c.struck(began, aftermath, func(f Fault) bool { return f.Kind == Kill && f.Host == routerName }) {
 			return true, nil
 		}
 		return false, fmt.Errorf("P1: the connection broke, though the router lives: %w", err)
 	case said.id == "WRK-002": // a router that is held hears from nobody, and ends all incarnations
-		if c.struck(began, aftermath, func(f Fault) bool { return f.Host == said.worker || f.Host == routerName }) {
+		if c.struck(began, aftermath, func(f Fault) bool {
+			return f.Kind != Hang && (f.Host == said.worker || f.Host == routerName)
+		}) {
 			return true, nil
 		}
 		return false, fmt.Errorf("P1: lost by a worker to which nothing happened: %w", said)
@@ -79,8 +81,15 @@ func (c *cluster) watch(ctx context.Context) {
 	}
 }
 
-// moved notes a step, or a client that begins to wait.
-func (c *cluster) moved() { c.stepped.Store(int64(c.now())) }
+// moved notes that a client begins to wait, or until when a step runs.
+func (c *cluster) moved(until time.Duration) {
+	for {
+		last := c.stepped.Load()
+		if last >= int64(until) || c.stepped.CompareAndSwap(last, int64(until)) {
+			return
+		}
+	}
+}
 
 // want is what a choice of a request comes to, and why it ends.
 func (q *Request) want(choice int) (text, reason string) {

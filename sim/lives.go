@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -50,7 +51,7 @@ func (c *cluster) startRouter() error {
 	}
 	r, err := router.New(router.Config{
 		ID: routerName, Ledger: l, Session: session, Tenants: c.tenants(), Log: c.log, Dial: c.dial(routerName, c.tapped()),
-		QueueTimeout: 2 * patience, ResumeTimeout: time.Minute,
+		QueueTimeout: 2 * c.patience(), ResumeTimeout: time.Minute,
 	})
 	if err != nil {
 		return errors.Join(err, node.Close())
@@ -94,27 +95,52 @@ func (c *cluster) stopRouter() {
 // workerLife is one process of a worker, wired as cmd/worker does it.
 type workerLife struct {
 	worker *worker.Worker
+	device atomic.Pointer[device]
 	rpc    *grpc.Server
 	cancel context.CancelFunc
 	ran    chan error
 }
 
-func (c *cluster) startWorker(i int) error {
-	name, spec := workerName(i), c.Workers[i]
+// open gives a worker a device. Another one after it is a fault unless the scenario let the first one hang.
+func (c *cluster) open(life *workerLife, i int) *device {
+	spec := c.Workers[i]
 	d := newDevice(c.Geometry, spec.Pages, spec.Speed)
+	d.over = c.life.Done()
 	d.before = func() {
-		c.moved()
 		if c.sabotage.device != nil {
 			c.sabotage.device(d)
 		}
+	}
+	d.during = func(takes time.Duration) { c.moved(c.now() + takes) }
+	if c.sabotage.unpaced {
+		d.timeout = c.stepTimeout()
+	}
+	if last := life.device.Swap(d); last != nil && !last.hangs.Load() {
+		c.fail(fmt.Errorf("P1: %s gave its device up for a step that was only slow", workerName(i)))
+	}
+	return d
+}
+
+func (c *cluster) startWorker(i int) error {
+	name, spec := workerName(i), c.Workers[i]
+	life := &workerLife{ran: make(chan error, 1)}
+	d := c.open(life, i)
+	timeout := c.stepTimeout()
+	if c.sabotage.unpaced {
+		timeout *= 1000 // what the worker plans by
+	}
+	var dial []grpc.DialOption
+	if c.sabotage.line != nil {
+		dial = append(dial, c.sabotage.line(d))
 	}
 	print, err := worker.Fingerprint(theCard)
 	if err != nil {
 		return err
 	}
 	w, err := worker.New(worker.Config{
-		ID: name, Device: d, Vocab: vocabulary, Routers: []string{"passthrough:///" + routerName + ":rpc"}, Dial: c.dial(name),
-		Lease: lease, StepTimeout: 30 * time.Second, Guesses: c.Guesses, Card: theCard, Log: c.log,
+		ID: name, Device: d, Vocab: vocabulary, Routers: []string{"passthrough:///" + routerName + ":rpc"}, Dial: c.dial(name, dial...),
+		Lease: lease, StepTimeout: timeout, Reopen: func() (worker.Device, error) { return c.open(life, i), nil },
+		Guesses: c.Guesses, Card: theCard, Log: c.log,
 		Inspect: c.inspect,
 		Info: &ledgerv1.WorkerInfo{
 			Address: "passthrough:///" + name + ":rpc", Models: []string{modelName}, ModelRevision: []byte("rev"),
@@ -126,7 +152,7 @@ func (c *cluster) startWorker(i int) error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	life := &workerLife{worker: w, rpc: grpc.NewServer(), cancel: cancel, ran: make(chan error, 1)}
+	life.worker, life.rpc, life.cancel = w, grpc.NewServer(), cancel
 	workerv1.RegisterWorkerServer(life.rpc, w)
 	go life.rpc.Serve(c.net.listen(name + ":rpc"))
 	go func() {

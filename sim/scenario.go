@@ -22,6 +22,24 @@ type Scenario struct {
 	Faults   []Fault
 	Network  time.Duration // most of a usual delay of what is sent; 0: 1 ms
 	Disk     time.Duration // most of a write to the ledger's log; 0: none
+	// StepTimeout is that of all workers; 0 for 30 s.
+	StepTimeout time.Duration
+}
+
+func (s *Scenario) stepTimeout() time.Duration {
+	if s.StepTimeout > 0 {
+		return s.StepTimeout
+	}
+	return 30 * time.Second
+}
+
+// patience is how long a client waits for its answer: on slow devices longer.
+func (s *Scenario) patience() time.Duration {
+	slowest := 1.0
+	for _, w := range s.Workers {
+		slowest = min(slowest, w.Speed)
+	}
+	return time.Duration(float64(patience) / slowest)
 }
 
 // Worker is a machine, named w1, w2, and so on.
@@ -60,9 +78,11 @@ const (
 	Kill FaultKind = iota
 	// Hold keeps all that the host sends and is sent on its way until the time is over.
 	Hold
+	// Hang keeps the step that a worker runs then, or its next one, from ever ending.
+	Hang
 )
 
-func (k FaultKind) String() string { return [...]string{"killed", "held"}[k] }
+func (k FaultKind) String() string { return [...]string{"killed", "held", "hangs"}[k] }
 
 func workerName(i int) string { return fmt.Sprintf("w%d", i+1) }
 

@@ -34,6 +34,13 @@ func (a audience) tell(p *kvpool.Pool, scratch []kvpool.Event) []kvpool.Event {
 	return scratch
 }
 
+// reset tells the whole cache anew.
+func (a audience) reset(p *kvpool.Pool) {
+	for _, w := range a {
+		w.cache(blockEvents(p.Known(nil)), true)
+	}
+}
+
 // beat has a heartbeat sent before its time: what it carries has changed for good.
 func (a audience) beat() {
 	for _, w := range a {

@@ -58,12 +58,15 @@ type branch struct {
 	doubt   int     // steps without a guess
 	wrong   int     // times in a row that all guesses were wrong
 	fed     []int32 // what the step reads: known tokens, then guesses
-	short   int     // pages that it needs and its account has no room for
-	growth  growth
-	asked   int    // pages of the growth proposed
-	growRev uint64 // revision of its answer
-	table   [][]kvpool.PageID
-	history history
+	// sampling is what the step reads of resume.Sampling.
+	sampling  *model.Sampling
+	suspicion *suspicion // nil but after a fatal step
+	short     int        // pages that it needs and its account has no room for
+	growth    growth
+	asked     int    // pages of the growth proposed
+	growRev   uint64 // revision of its answer
+	table     [][]kvpool.PageID
+	history   history
 }
 
 // growth is what has become of a branch's wish for pages.
@@ -139,7 +142,10 @@ func (b *branch) row(p *kvpool.Pool) model.Row {
 		r.Tokens, r.Guesses = b.fed, len(b.guesses)
 	}
 	if last && b.limits.maxTokens > 0 {
-		s := &b.resume.Sampling
+		if b.sampling == nil {
+			b.sampling = new(b.resume.Sampling)
+		}
+		s := b.sampling
 		s.Prompt, s.Output = b.resume.Tokens[:b.resume.Prompt], b.output()
 		s.Counter = uint64(len(s.Output))
 		s.Banned = nil

@@ -38,6 +38,7 @@ type cluster struct {
 	cacheSeq uint64
 	silent   atomic.Bool // renewals get no answer
 	attached atomic.Int64
+	renewed  atomic.Int64 // renewals that came
 }
 
 type setup struct {
@@ -261,6 +262,9 @@ func (c *cluster) hear(s grpc.BidiStreamingServer[workerv1.FromWorker, workerv1.
 		m, err := s.Recv()
 		if err != nil {
 			return err
+		}
+		if m.GetRenewal() != nil {
+			c.renewed.Add(1)
 		}
 		if m.GetRenewal() != nil && !c.silent.Load() {
 			if err := send(&workerv1.ToWorker{Kind: &workerv1.ToWorker_Renewed{Renewed: &workerv1.Renewed{}}}); err != nil {

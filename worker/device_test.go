@@ -23,6 +23,7 @@ type hashDevice struct {
 	guesses  int           // that it was given
 	broken   atomic.Bool   // its logits are no numbers
 	hold     chan struct{} // if there is one, steps past the tenth wait for its end
+	held     atomic.Bool   // one has begun to
 }
 
 func newHashDevice(g kvpool.Geometry, pages int) *hashDevice {
@@ -138,6 +139,7 @@ func chain(prev uint64, token int32) uint64 {
 
 func (d *hashDevice) Wait() (*model.Result, error) {
 	if d.hold != nil && d.steps > 10 {
+		d.held.Store(true)
 		<-d.hold
 	}
 	return d.pending, nil

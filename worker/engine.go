@@ -32,7 +32,7 @@ type engine struct {
 	identity identity
 	now      func() time.Time
 
-	inbox     chan func(*engine)
+	mail      *mailbox
 	accounts  []*account
 	byID      map[uint64]*request // by reservation
 	spent     *spent              // reservations that are over here
@@ -42,7 +42,9 @@ type engine struct {
 	done      chan struct{}       // closed when the engine has ended
 	plan      model.Plan
 	events    []kvpool.Event
+	began     time.Time // of the step in flight
 	stats     func(Stats)
+	reopen    func(stuck error, quarantined bool) (Device, error)
 	inspect   func(*kvpool.Pool) error // nil: nobody does
 }
 
@@ -72,21 +74,9 @@ func newEngine(d Device, g kvpool.Geometry, pages int, id identity, l *line, sta
 	}
 	return &engine{
 		device: d, pool: p, sched: newScheduler(p), line: l, identity: id, now: time.Now, stats: stats,
-		inbox: make(chan func(*engine), 256), byID: map[uint64]*request{}, spent: newSpent(),
+		mail: newMailbox(0), byID: map[uint64]*request{}, spent: newSpent(),
 		notice: &workerv1.Notice{}, done: make(chan struct{}),
 	}, nil
-}
-
-// do hands f to the engine's goroutine. It fails when the engine has ended.
-func (e *engine) do(ctx context.Context, f func(*engine)) error {
-	select {
-	case e.inbox <- f:
-		return nil
-	case <-e.done:
-		return ErrFenced
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // run works until ctx ends, the incarnation is fenced, or the device fails; every branch has ended then. If the device is
@@ -96,6 +86,7 @@ func (e *engine) run(ctx context.Context) (err error) {
 		if !errors.Is(err, ErrStuck) { // a stuck device may still read what branches and pool hold
 			e.failAll(err)
 		}
+		e.mail.end()
 		close(e.done)
 	}()
 	for {
@@ -127,23 +118,23 @@ func (e *engine) run(ctx context.Context) (err error) {
 
 // hear does what has come in meanwhile.
 func (e *engine) hear(ctx context.Context) error {
-	for {
-		select {
-		case f := <-e.inbox:
-			f(e)
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		default:
-			return nil
-		}
+	queue, notice := e.mail.take()
+	for _, f := range queue {
+		f(e)
 	}
+	if notice != nil {
+		e.hearNotice(notice)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 // wait sleeps until something comes in.
 func (e *engine) wait(ctx context.Context) error {
 	select {
-	case f := <-e.inbox:
-		f(e)
+	case <-e.mail.wake:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -152,7 +143,8 @@ func (e *engine) wait(ctx context.Context) error {
 
 // step runs one plan on the device and gives each branch what came of it.
 func (e *engine) step(planned []*branch) error {
-	began := e.now()
+	e.began = e.now()
+	began := e.began
 	e.plan.Step++
 	e.plan.Rows = e.plan.Rows[:0]
 	for _, b := range planned {
@@ -166,12 +158,16 @@ func (e *engine) step(planned []*branch) error {
 		return fmt.Errorf("submit step %d: %w", e.plan.Step, err)
 	}
 	result, err := e.device.Wait()
+	if errors.Is(err, ErrStuck) {
+		return e.recover(planned, fmt.Errorf("step %d: %w", e.plan.Step, err))
+	}
 	if err != nil {
 		return fmt.Errorf("step %d: %w", e.plan.Step, err)
 	}
 	e.pool.Retire(e.plan.Step)
 	ended := e.now()
 	s := Stats{StepSeconds: ended.Sub(began).Seconds()}
+	e.sched.pace.learn(e.plan.Rows, s.StepSeconds)
 	for i, b := range planned {
 		s.StepTokens += b.chunk + len(b.guesses)
 		if b.chunk > 1 {
@@ -193,6 +189,7 @@ func (e *engine) settle(b *branch, row *model.Row, result *model.Result, i int, 
 	b.history.steps++
 	last := row.Start+b.chunk == len(b.resume.Tokens)
 	e.pool.Advance(b.pool, row.Tokens[:b.chunk])
+	b.cleared(row.Start + b.chunk)
 	var score *workerv1.Score
 	if row.Scored {
 		score = b.score(row, result.Scores[i])

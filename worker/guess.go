@@ -41,7 +41,6 @@ func guess(tokens []int32, n int, list []int32) []int32 {
 func (s *scheduler) guessAhead() {
 	prompts := false
 	for _, b := range s.planned {
-		b.guesses = b.guesses[:0]
 		prompts = prompts || !b.decodes(s.pool)
 	}
 	if prompts {

@@ -23,7 +23,8 @@ const maxUnanswered = 1024
 // without waiting, sent in order, and resent after a break until it has its result.
 type line struct {
 	log     *slog.Logger
-	deliver func(func(*engine))
+	deliver func(func(*engine))    // never waits
+	notify  func(*workerv1.Notice) // never waits
 
 	mu    sync.Mutex
 	queue []proposal // without result, ascending sequence
@@ -138,7 +139,7 @@ func (l *line) receive(stream workerv1.Cluster_AttachClient) error {
 			if m.Notice.Fenced {
 				return ErrFenced
 			}
-			l.deliver(func(e *engine) { e.hearNotice(m.Notice) })
+			l.notify(m.Notice)
 		}
 	}
 }

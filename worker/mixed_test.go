@@ -28,7 +28,7 @@ func TestMixedChoices(t *testing.T) { // P1, P2, W2 to W6
 			rng := rand.New(rand.NewPCG(uint64(seed), 1))
 			c := start(t, setup{pages: 44 + rng.IntN(60), slots: 1 + rng.IntN(9)})
 			checked := func(e *engine) { e.inspect = func(p *kvpool.Pool) error { return p.Check() } }
-			if err := c.worker.engine.Load().do(t.Context(), checked); err != nil {
+			if err := c.worker.engine.Load().mail.put(checked); err != nil {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)

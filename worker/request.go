@@ -26,13 +26,14 @@ type request struct {
 	live        int       // of them, those that have not ended
 	output      int       // tokens of those that have
 	out         *outbox
+	fatal       int // steps with it that did not end
 }
 
 // newRequest is what a dispatch asks for. It was validated.
 func newRequest(r *workerv1.GenerateRequest) *request {
 	n := int(max(1, r.Branches))
 	return &request{
-		ask: r, reservation: r.Reservation, count: n, slots: min(n, int(max(1, r.Slots))), out: newOutbox(n),
+		ask: r, reservation: r.Reservation, count: n, slots: min(n, int(max(1, r.Slots))), out: newOutbox(n), fatal: int(r.FatalSteps),
 	}
 }
 
@@ -49,6 +50,9 @@ func (q *request) newBranch(blockSize int) *branch {
 	}
 	if number == 0 {
 		b.scores.prompt = r.PromptScoring
+	}
+	if r.FatalSteps > 0 {
+		b.suspicion = &suspicion{upto: len(r.Prompt), chunk: 1, most: len(r.Prompt)}
 	}
 	tokens := make([]int32, len(r.Prompt), len(r.Prompt)+int(min(r.MaxTokens, 4096)))
 	copy(tokens, r.Prompt)

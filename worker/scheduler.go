@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 
@@ -18,6 +19,9 @@ type scheduler struct {
 	guesses  int // tokens that a branch may guess in a step
 	branches []*branch
 	planned  []*branch
+	pace     *pace
+	turn     int  // of branches that decode, the first that runs when not all may in a step
+	alone    bool // a suspect has had the last step
 }
 
 // maxScored is how many tokens of prompts are scored in a step. Logits of each may cost many times what the token does
@@ -26,7 +30,7 @@ const maxScored = 128
 
 func newScheduler(p *kvpool.Pool) *scheduler {
 	g := p.Geometry()
-	return &scheduler{pool: p, budget: g.MaxBatchTokens, prefills: g.PrefillsInStep}
+	return &scheduler{pool: p, budget: g.MaxBatchTokens, prefills: g.PrefillsInStep, pace: &pace{}}
 }
 
 func (s *scheduler) add(b *branch) {
@@ -42,24 +46,59 @@ func (s *scheduler) remove(b *branch) {
 
 // schedule gives every branch that runs in the next step its chunk and pages, and returns them in order. Pages are taken
 // in order: a branch that wants more than its account has room for has short set, and those behind it in its account
-// take nothing new, so that what is freed reaches it (W3). Of the budget, decodes get their token each, prompts the rest.
-// A branch starts when those before it of its request have computed what it will share with them.
+// take nothing new, so that what is freed reaches it (W3). Decodes get their token each, prompts what is left of the budget
+// and of the time that a step may take. A suspect has every second step to itself.
 func (s *scheduler) schedule() []*branch {
 	s.planned = s.planned[:0]
-	left, prefills, scored := s.budget, s.prefills, maxScored
+	decodes := 0
+	var suspect *branch
 	for _, b := range s.branches {
 		b.chunk, b.short, b.account().short = 0, 0, nil
-		if b.decodes(s.pool) {
-			left--
+		b.guesses = b.guesses[:0]
+		switch {
+		case b.quarantined(s.pool):
+			suspect = cmp.Or(suspect, b)
+		case b.decodes(s.pool):
+			decodes++
 		}
 	}
-	decodes := s.budget - max(0, left)
+	if suspect != nil && !s.alone && s.planAlone(suspect) {
+		s.alone = true
+		return s.planned
+	}
+	s.alone = false
+	s.together(decodes)
+	if suspect != nil && len(s.planned) == 0 && suspect.short == 0 {
+		s.alone = s.planAlone(suspect)
+	}
+	return s.planned
+}
+
+// together plans the branches that may share a step. One starts when those before it of its request have computed what it
+// will share with them.
+func (s *scheduler) together(decodes int) {
+	rows := s.pace.rows(min(decodes, s.budget))
+	left, prefills, scored := s.budget-rows, s.prefills, maxScored
+	time := s.pace.room(rows)
+	nth, first := 0, 0
+	if rows < decodes {
+		first = s.turn % decodes
+		s.turn = first + rows
+	}
 	var behind *request
 	for _, b := range s.branches {
-		if b.decodes(s.pool) {
-			if decodes > 0 && s.plan(b, 1) {
-				decodes--
+		if b.quarantined(s.pool) {
+			behind = b.request
+			if b.short > 0 && b.account().short == nil {
+				b.account().short = b
 			}
+			continue
+		}
+		if b.decodes(s.pool) {
+			if (nth-first+decodes)%max(1, decodes) < rows {
+				s.plan(b, 1)
+			}
+			nth++
 			continue
 		}
 		most := left
@@ -73,9 +112,10 @@ func (s *scheduler) schedule() []*branch {
 		if !runs {
 			continue
 		}
-		n := min(most, b.remaining(s.pool))
-		if s.plan(b, n) {
+		n, takes := s.chunk(b, min(most, b.remaining(s.pool)), time)
+		if n > 0 && s.plan(b, n) {
 			left -= n
+			time -= takes
 			if b.scoresDue() {
 				scored -= n
 			}
@@ -85,7 +125,20 @@ func (s *scheduler) schedule() []*branch {
 		}
 	}
 	s.guessAhead()
-	return s.planned
+}
+
+// chunk is how many of a prompt's next n tokens the step computes, and the seconds that they take. A step that has nothing
+// else has one at least.
+func (s *scheduler) chunk(b *branch, n int, room float64) (int, float64) {
+	at := s.pool.Tokens(b.pool)
+	if q := b.suspicion; q != nil && at < q.from {
+		n = min(n, q.from-at)
+	}
+	fits, takes := s.pace.fit(n, at, b.scoresDue(), room)
+	if fits < 1 && len(s.planned) == 0 {
+		return 1, takes
+	}
+	return fits, takes
 }
 
 // plan takes the pages of the branch's next n tokens, all or none.

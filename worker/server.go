@@ -45,7 +45,7 @@ func (w *Worker) Watch(r *workerv1.WatchRequest, stream grpc.ServerStreamingServ
 		return status.Errorf(codes.Unavailable, "incarnation %d does not run here", r.Incarnation)
 	}
 	began := make(chan *watcher, 1)
-	err := e.do(stream.Context(), func(e *engine) {
+	err := e.mail.call(func(e *engine) {
 		v := newWatcher(e.pool)
 		e.audience = append(e.audience, v)
 		began <- v
@@ -59,7 +59,7 @@ func (w *Worker) Watch(r *workerv1.WatchRequest, stream grpc.ServerStreamingServ
 	case <-e.done:
 		return rpcError(ErrFenced)
 	}
-	defer e.do(context.Background(), func(e *engine) { // or it has ended
+	defer e.mail.put(func(e *engine) { // or it has ended
 		e.audience = slices.DeleteFunc(e.audience, func(x *watcher) bool { return x == v })
 	})
 	return rpcError(w.narrate(e, v, stream))
@@ -110,19 +110,19 @@ func (w *Worker) Generate(r *workerv1.GenerateRequest, stream grpc.ServerStreami
 	ctx, span := w.traceGenerate(stream.Context(), r)
 	err := relay(stream, e, q)
 	if err != nil {
-		e.do(context.WithoutCancel(ctx), func(e *engine) { e.cancel(q) })
+		e.mail.put(func(e *engine) { e.cancel(q) })
 	}
 	w.traceEnd(ctx, span, q, q.out.last(e.done), err)
 	return rpcError(err)
 }
 
 // Stop implements worker.v1.Worker.
-func (w *Worker) Stop(ctx context.Context, r *workerv1.StopRequest) (*workerv1.StopReply, error) {
+func (w *Worker) Stop(_ context.Context, r *workerv1.StopRequest) (*workerv1.StopReply, error) {
 	e := w.engine.Load()
 	if e == nil || e.identity.session != r.Incarnation {
 		return &workerv1.StopReply{}, nil // what it names has ended with its incarnation
 	}
-	err := e.do(ctx, func(e *engine) { e.stop(r.Reservation, int(r.Branch)) })
+	err := e.mail.call(func(e *engine) { e.stop(r.Reservation, int(r.Branch)) })
 	if errors.Is(err, ErrFenced) {
 		err = nil
 	}
@@ -132,7 +132,14 @@ func (w *Worker) Stop(ctx context.Context, r *workerv1.StopRequest) (*workerv1.S
 // take hands the request to the engine and waits for its word.
 func (e *engine) take(ctx context.Context, q *request) error {
 	answer := make(chan error, 1)
-	if err := e.do(ctx, func(e *engine) { answer <- e.admit(q) }); err != nil {
+	err := e.mail.call(func(e *engine) {
+		if ctx.Err() != nil {
+			answer <- ctx.Err() // its router left while a step ran, and gives the reservation up
+			return
+		}
+		answer <- e.admit(q)
+	})
+	if err != nil {
 		return err
 	}
 	select {
@@ -146,6 +153,7 @@ func (e *engine) take(ctx context.Context, q *request) error {
 // rpcError is the table of the package's errors to gRPC codes.
 func rpcError(err error) error {
 	var refused *RefusedError
+	var fatal *FatalStepError
 	switch {
 	case err == nil:
 		return nil
@@ -153,6 +161,14 @@ func rpcError(err error) error {
 		return status.Error(codes.FailedPrecondition, err.Error())
 	case errors.Is(err, ErrFenced):
 		return status.Error(codes.Aborted, err.Error())
+	case errors.As(err, &fatal):
+		s := status.New(codes.Aborted, err.Error())
+		if with, e := s.WithDetails(&workerv1.FatalStep{Steps: uint32(fatal.Steps)}); e == nil {
+			s = with
+		}
+		return s.Err()
+	case errors.Is(err, errCrowded):
+		return status.Error(codes.ResourceExhausted, err.Error())
 	case errors.Is(err, context.Canceled):
 		return status.Error(codes.Canceled, err.Error())
 	case errors.Is(err, context.DeadlineExceeded):

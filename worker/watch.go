@@ -64,6 +64,10 @@ func (w *watched) Wait() (*model.Result, error) {
 	select {
 	case a := <-w.answers:
 		w.timer.Stop()
+		if errors.Is(a.err, ErrStuck) { // the device knows by itself
+			close(w.asked)
+			return nil, a.err
+		}
 		w.steps++
 		w.since.Store(0)
 		return a.result, a.err
@@ -83,14 +87,16 @@ func (w *watched) end() {
 // maxFailures is how often in a row a new device may not come up, or end no step, before the worker ends.
 const maxFailures = 2
 
-// restart puts a new device in the place of one that is stuck.
-func (w *Worker) restart(stuck error) error {
+// restart puts a new device in the place of one that is stuck. A step that a suspect had to itself says nothing of the
+// device: such steps are counted by request.
+func (w *Worker) restart(stuck error, quarantined bool) (Device, error) {
 	if w.cfg.Reopen == nil {
-		return stuck
+		return nil, stuck
 	}
-	w.failures++
 	if w.device.steps > 0 {
 		w.failures = 0
+	} else if !quarantined {
+		w.failures++
 	}
 	faults := []error{stuck}
 	for w.failures < maxFailures {
@@ -99,12 +105,12 @@ func (w *Worker) restart(stuck error) error {
 		if err == nil {
 			w.device = watch(d, w.cfg.StepTimeout, &w.stepping)
 			w.stepping.Store(0)
-			return nil
+			return w.device, nil
 		}
 		faults = append(faults, fmt.Errorf("open it anew: %w", err))
 		w.failures++
 	}
-	return fmt.Errorf("%d times in a row the device did not come up or ended no step: %w", w.failures, errors.Join(faults...))
+	return nil, fmt.Errorf("%d times in a row the device did not come up or ended no step: %w", w.failures, errors.Join(faults...))
 }
 
 // Stuck says, after Run, that the device has a step that does not end: it must not be closed.

@@ -28,7 +28,7 @@ type Config struct {
 	Routers []string
 	Dial    []grpc.DialOption
 	Lease   time.Duration // of the incarnation; renewed six times a term, since a router that hangs must be left in time
-	// A step that runs longer than StepTimeout takes readiness away, ends the incarnation, and has the device replaced.
+	// A step that runs longer than StepTimeout takes readiness away and has the device replaced.
 	StepTimeout time.Duration
 	// Guesses is how many tokens a branch may guess in a step that has few branches; the device takes model.Row.Guesses. 0:
 	// none.
@@ -67,6 +67,7 @@ type Worker struct {
 	engine   atomic.Pointer[engine]
 	stats    atomic.Pointer[Stats]
 	device   *watched
+	pace     *pace        // of the device and those like it; the engine's
 	failures int          // of devices in a row
 	stepping atomic.Int64 // start of the step that runs, Unix nanoseconds, 0 if none
 	draining atomic.Bool
@@ -78,7 +79,7 @@ func New(c Config) (*Worker, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	w := &Worker{cfg: c, geometry: geometryOf(c.Info.Geometry)}
+	w := &Worker{cfg: c, geometry: geometryOf(c.Info.Geometry), pace: newPace(c.StepTimeout.Seconds())}
 	w.stats.Store(&Stats{})
 	m, err := newMetrics(w)
 	if err != nil {
@@ -130,16 +131,11 @@ func (w *Worker) Run(ctx context.Context) error {
 		}
 	}()
 	for {
-		switch err := w.registered(ctx); {
-		case errors.Is(err, ErrStuck):
-			if err := w.restart(err); err != nil {
-				return err
-			}
-		case errors.Is(err, errNonceSpent):
-			w.cfg.Log.Warn("the ledger has ended this incarnation; registering anew")
-		default:
+		err := w.registered(ctx)
+		if !errors.Is(err, errNonceSpent) {
 			return err
 		}
+		w.cfg.Log.Warn("the ledger has ended this incarnation; registering anew")
 	}
 }
 
@@ -229,8 +225,11 @@ func (w *Worker) startEngine(ctx context.Context, l *line, o *ledgerv1.Opened, c
 		cancel(err) // no other registration of this process would fare better
 		return err
 	}
-	e.inspect, e.sched.guesses = w.cfg.Inspect, w.cfg.Guesses
-	l.deliver = func(f func(*engine)) { e.do(ctx, f) }
+	e.inspect, e.sched.guesses, e.sched.pace = w.cfg.Inspect, w.cfg.Guesses, w.pace
+	e.reopen = w.restart
+	e.mail.limit = max(e.mail.limit, 2*int(w.cfg.Info.Slots))
+	l.deliver = func(f func(*engine)) { e.mail.put(f) } // an engine that has ended wants nothing
+	l.notify = e.mail.notify
 	go func() {
 		defer close(ended)
 		cancel(e.run(ctx))

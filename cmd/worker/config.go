@@ -37,7 +37,7 @@ type config struct {
 	MaxSeqs        int           `help:"Requests that run at once." default:"256" aliases:"max-num-seqs"`
 	MaxModelLen    int           `help:"Tokens of one request, prompt and output. Default: the model's."`
 	Speculate      int           `help:"Tokens that a greedy request guesses ahead in a step, from what it has said before, while few requests run: the same text in fewer steps. 0: none." default:"3" aliases:"num-speculative-tokens"`
-	StepTimeout    time.Duration `help:"A step that runs longer takes readiness away and ends the requests that run; the device is given up and opened anew." default:"30s"`
+	StepTimeout    time.Duration `help:"A step that runs longer takes readiness away, and the device is given up and opened anew; steps are planned to take an eighth of it at most." default:"30s"`
 	DrainTimeout   time.Duration `help:"How long SIGTERM waits for running requests." default:"25s"`
 	Lease          time.Duration `help:"How long the ledger waits for a word from this worker before it fences it." default:"3s"`
 	OTLP           string        `name:"otlp" help:"OTLP/gRPC endpoint for traces, host:port."`

@@ -1267,6 +1267,8 @@ type GenerateRequest struct {
 	// Scores wanted of generated tokens, and of the prompt's; none if absent.
 	Scoring       *Scoring `protobuf:"bytes,16,opt,name=scoring,proto3" json:"scoring,omitempty"`
 	PromptScoring *Scoring `protobuf:"bytes,17,opt,name=prompt_scoring,json=promptScoring,proto3" json:"prompt_scoring,omitempty"`
+	// Steps with this request, on any worker, that did not end in time. If there are some, its prompt is computed alone.
+	FatalSteps    uint32 `protobuf:"varint,18,opt,name=fatal_steps,json=fatalSteps,proto3" json:"fatal_steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1420,6 +1422,59 @@ func (x *GenerateRequest) GetPromptScoring() *Scoring {
 	return nil
 }
 
+func (x *GenerateRequest) GetFatalSteps() uint32 {
+	if x != nil {
+		return x.FatalSteps
+	}
+	return 0
+}
+
+// FatalStep is a detail of the status that ends a Generate: the request was in steps that did not end in time.
+type FatalStep struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// So many, those of the request's fatal_steps included. Of three the request is taken for the cause.
+	Steps         uint32 `protobuf:"varint,1,opt,name=steps,proto3" json:"steps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FatalStep) Reset() {
+	*x = FatalStep{}
+	mi := &file_api_worker_v1_worker_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FatalStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FatalStep) ProtoMessage() {}
+
+func (x *FatalStep) ProtoReflect() protoreflect.Message {
+	mi := &file_api_worker_v1_worker_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FatalStep.ProtoReflect.Descriptor instead.
+func (*FatalStep) Descriptor() ([]byte, []int) {
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *FatalStep) GetSteps() uint32 {
+	if x != nil {
+		return x.Steps
+	}
+	return 0
+}
+
 // Scoring asks for the log-probability of each token.
 type Scoring struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1431,7 +1486,7 @@ type Scoring struct {
 
 func (x *Scoring) Reset() {
 	*x = Scoring{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[19]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +1498,7 @@ func (x *Scoring) String() string {
 func (*Scoring) ProtoMessage() {}
 
 func (x *Scoring) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[19]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +1511,7 @@ func (x *Scoring) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scoring.ProtoReflect.Descriptor instead.
 func (*Scoring) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{19}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Scoring) GetTop() uint32 {
@@ -1481,7 +1536,7 @@ type Score struct {
 
 func (x *Score) Reset() {
 	*x = Score{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[20]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1493,7 +1548,7 @@ func (x *Score) String() string {
 func (*Score) ProtoMessage() {}
 
 func (x *Score) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[20]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1506,7 +1561,7 @@ func (x *Score) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Score.ProtoReflect.Descriptor instead.
 func (*Score) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{20}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Score) GetLogprob() float32 {
@@ -1556,7 +1611,7 @@ type Sampling struct {
 
 func (x *Sampling) Reset() {
 	*x = Sampling{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[21]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1568,7 +1623,7 @@ func (x *Sampling) String() string {
 func (*Sampling) ProtoMessage() {}
 
 func (x *Sampling) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[21]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1581,7 +1636,7 @@ func (x *Sampling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sampling.ProtoReflect.Descriptor instead.
 func (*Sampling) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{21}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Sampling) GetTemperature() float32 {
@@ -1662,7 +1717,7 @@ type GenerateReply struct {
 
 func (x *GenerateReply) Reset() {
 	*x = GenerateReply{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[22]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1674,7 +1729,7 @@ func (x *GenerateReply) String() string {
 func (*GenerateReply) ProtoMessage() {}
 
 func (x *GenerateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[22]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1687,7 +1742,7 @@ func (x *GenerateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerateReply.ProtoReflect.Descriptor instead.
 func (*GenerateReply) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{22}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GenerateReply) GetKind() isGenerateReply_Kind {
@@ -1774,7 +1829,7 @@ type PromptScores struct {
 
 func (x *PromptScores) Reset() {
 	*x = PromptScores{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[23]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1786,7 +1841,7 @@ func (x *PromptScores) String() string {
 func (*PromptScores) ProtoMessage() {}
 
 func (x *PromptScores) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[23]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1799,7 +1854,7 @@ func (x *PromptScores) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromptScores.ProtoReflect.Descriptor instead.
 func (*PromptScores) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{23}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PromptScores) GetPosition() uint32 {
@@ -1826,7 +1881,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[24]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1838,7 +1893,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[24]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1851,7 +1906,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{24}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Started) GetCachedTokens() uint32 {
@@ -1877,7 +1932,7 @@ type Tokens struct {
 
 func (x *Tokens) Reset() {
 	*x = Tokens{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[25]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1889,7 +1944,7 @@ func (x *Tokens) String() string {
 func (*Tokens) ProtoMessage() {}
 
 func (x *Tokens) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[25]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1902,7 +1957,7 @@ func (x *Tokens) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tokens.ProtoReflect.Descriptor instead.
 func (*Tokens) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{25}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Tokens) GetAttempt() uint64 {
@@ -1955,7 +2010,7 @@ type Finished struct {
 
 func (x *Finished) Reset() {
 	*x = Finished{}
-	mi := &file_api_worker_v1_worker_proto_msgTypes[26]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1967,7 +2022,7 @@ func (x *Finished) String() string {
 func (*Finished) ProtoMessage() {}
 
 func (x *Finished) ProtoReflect() protoreflect.Message {
-	mi := &file_api_worker_v1_worker_proto_msgTypes[26]
+	mi := &file_api_worker_v1_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1980,7 +2035,7 @@ func (x *Finished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finished.ProtoReflect.Descriptor instead.
 func (*Finished) Descriptor() ([]byte, []int) {
-	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{26}
+	return file_api_worker_v1_worker_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Finished) GetReason() v1.FinishReason {
@@ -2105,7 +2160,7 @@ const file_api_worker_v1_worker_proto_rawDesc = "" +
 	"\x10add_space_prefix\x18\v \x01(\bR\x0eaddSpacePrefix\x12\x10\n" +
 	"\x03end\x18\f \x03(\x05R\x03end\x12\x16\n" +
 	"\x06merges\x18\r \x03(\tR\x06merges\x12\x10\n" +
-	"\x03pre\x18\x0e \x01(\tR\x03pre\"\xe0\x04\n" +
+	"\x03pre\x18\x0e \x01(\tR\x03pre\"\x81\x05\n" +
 	"\x0fGenerateRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12 \n" +
@@ -2129,7 +2184,11 @@ const file_api_worker_v1_worker_proto_rawDesc = "" +
 	"\bbranches\x18\x0e \x01(\rR\bbranches\x12\x14\n" +
 	"\x05slots\x18\x0f \x01(\rR\x05slots\x122\n" +
 	"\ascoring\x18\x10 \x01(\v2\x18.berth.worker.v1.ScoringR\ascoring\x12?\n" +
-	"\x0eprompt_scoring\x18\x11 \x01(\v2\x18.berth.worker.v1.ScoringR\rpromptScoring\"\x1b\n" +
+	"\x0eprompt_scoring\x18\x11 \x01(\v2\x18.berth.worker.v1.ScoringR\rpromptScoring\x12\x1f\n" +
+	"\vfatal_steps\x18\x12 \x01(\rR\n" +
+	"fatalSteps\"!\n" +
+	"\tFatalStep\x12\x14\n" +
+	"\x05steps\x18\x01 \x01(\rR\x05steps\"\x1b\n" +
 	"\aScoring\x12\x10\n" +
 	"\x03top\x18\x01 \x01(\rR\x03top\"q\n" +
 	"\x05Score\x12\x18\n" +
@@ -2194,7 +2253,7 @@ func file_api_worker_v1_worker_proto_rawDescGZIP() []byte {
 	return file_api_worker_v1_worker_proto_rawDescData
 }
 
-var file_api_worker_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_api_worker_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_api_worker_v1_worker_proto_goTypes = []any{
 	(*FromWorker)(nil),      // 0: berth.worker.v1.FromWorker
 	(*Renewal)(nil),         // 1: berth.worker.v1.Renewal
@@ -2215,48 +2274,49 @@ var file_api_worker_v1_worker_proto_goTypes = []any{
 	(*Card)(nil),            // 16: berth.worker.v1.Card
 	(*Tokenizer)(nil),       // 17: berth.worker.v1.Tokenizer
 	(*GenerateRequest)(nil), // 18: berth.worker.v1.GenerateRequest
-	(*Scoring)(nil),         // 19: berth.worker.v1.Scoring
-	(*Score)(nil),           // 20: berth.worker.v1.Score
-	(*Sampling)(nil),        // 21: berth.worker.v1.Sampling
-	(*GenerateReply)(nil),   // 22: berth.worker.v1.GenerateReply
-	(*PromptScores)(nil),    // 23: berth.worker.v1.PromptScores
-	(*Started)(nil),         // 24: berth.worker.v1.Started
-	(*Tokens)(nil),          // 25: berth.worker.v1.Tokens
-	(*Finished)(nil),        // 26: berth.worker.v1.Finished
-	nil,                     // 27: berth.worker.v1.Sampling.LogitBiasEntry
-	(*v1.Register)(nil),     // 28: berth.ledger.v1.Register
-	(*v1.Proposal)(nil),     // 29: berth.ledger.v1.Proposal
-	(*v1.Result)(nil),       // 30: berth.ledger.v1.Result
-	(*v1.OrderKey)(nil),     // 31: berth.ledger.v1.OrderKey
-	(v1.FinishReason)(0),    // 32: berth.ledger.v1.FinishReason
+	(*FatalStep)(nil),       // 19: berth.worker.v1.FatalStep
+	(*Scoring)(nil),         // 20: berth.worker.v1.Scoring
+	(*Score)(nil),           // 21: berth.worker.v1.Score
+	(*Sampling)(nil),        // 22: berth.worker.v1.Sampling
+	(*GenerateReply)(nil),   // 23: berth.worker.v1.GenerateReply
+	(*PromptScores)(nil),    // 24: berth.worker.v1.PromptScores
+	(*Started)(nil),         // 25: berth.worker.v1.Started
+	(*Tokens)(nil),          // 26: berth.worker.v1.Tokens
+	(*Finished)(nil),        // 27: berth.worker.v1.Finished
+	nil,                     // 28: berth.worker.v1.Sampling.LogitBiasEntry
+	(*v1.Register)(nil),     // 29: berth.ledger.v1.Register
+	(*v1.Proposal)(nil),     // 30: berth.ledger.v1.Proposal
+	(*v1.Result)(nil),       // 31: berth.ledger.v1.Result
+	(*v1.OrderKey)(nil),     // 32: berth.ledger.v1.OrderKey
+	(v1.FinishReason)(0),    // 33: berth.ledger.v1.FinishReason
 }
 var file_api_worker_v1_worker_proto_depIdxs = []int32{
-	28, // 0: berth.worker.v1.FromWorker.register:type_name -> berth.ledger.v1.Register
+	29, // 0: berth.worker.v1.FromWorker.register:type_name -> berth.ledger.v1.Register
 	1,  // 1: berth.worker.v1.FromWorker.renewal:type_name -> berth.worker.v1.Renewal
-	29, // 2: berth.worker.v1.FromWorker.proposal:type_name -> berth.ledger.v1.Proposal
+	30, // 2: berth.worker.v1.FromWorker.proposal:type_name -> berth.ledger.v1.Proposal
 	4,  // 3: berth.worker.v1.CacheEvents.blocks:type_name -> berth.worker.v1.BlockEvent
-	30, // 4: berth.worker.v1.ToWorker.registered:type_name -> berth.ledger.v1.Result
+	31, // 4: berth.worker.v1.ToWorker.registered:type_name -> berth.ledger.v1.Result
 	7,  // 5: berth.worker.v1.ToWorker.result:type_name -> berth.worker.v1.ProposalResult
 	8,  // 6: berth.worker.v1.ToWorker.notice:type_name -> berth.worker.v1.Notice
 	6,  // 7: berth.worker.v1.ToWorker.renewed:type_name -> berth.worker.v1.Renewed
-	30, // 8: berth.worker.v1.ProposalResult.result:type_name -> berth.ledger.v1.Result
+	31, // 8: berth.worker.v1.ProposalResult.result:type_name -> berth.ledger.v1.Result
 	9,  // 9: berth.worker.v1.Notice.accounts:type_name -> berth.worker.v1.Grown
-	31, // 10: berth.worker.v1.Notice.waiting:type_name -> berth.ledger.v1.OrderKey
+	32, // 10: berth.worker.v1.Notice.waiting:type_name -> berth.ledger.v1.OrderKey
 	2,  // 11: berth.worker.v1.Watched.heartbeat:type_name -> berth.worker.v1.Heartbeat
 	3,  // 12: berth.worker.v1.Watched.cache:type_name -> berth.worker.v1.CacheEvents
 	17, // 13: berth.worker.v1.Card.tokenizer:type_name -> berth.worker.v1.Tokenizer
-	31, // 14: berth.worker.v1.GenerateRequest.key:type_name -> berth.ledger.v1.OrderKey
-	21, // 15: berth.worker.v1.GenerateRequest.sampling:type_name -> berth.worker.v1.Sampling
-	19, // 16: berth.worker.v1.GenerateRequest.scoring:type_name -> berth.worker.v1.Scoring
-	19, // 17: berth.worker.v1.GenerateRequest.prompt_scoring:type_name -> berth.worker.v1.Scoring
-	27, // 18: berth.worker.v1.Sampling.logit_bias:type_name -> berth.worker.v1.Sampling.LogitBiasEntry
-	24, // 19: berth.worker.v1.GenerateReply.started:type_name -> berth.worker.v1.Started
-	25, // 20: berth.worker.v1.GenerateReply.tokens:type_name -> berth.worker.v1.Tokens
-	26, // 21: berth.worker.v1.GenerateReply.finished:type_name -> berth.worker.v1.Finished
-	23, // 22: berth.worker.v1.GenerateReply.prompt_scores:type_name -> berth.worker.v1.PromptScores
-	20, // 23: berth.worker.v1.PromptScores.scores:type_name -> berth.worker.v1.Score
-	20, // 24: berth.worker.v1.Tokens.scores:type_name -> berth.worker.v1.Score
-	32, // 25: berth.worker.v1.Finished.reason:type_name -> berth.ledger.v1.FinishReason
+	32, // 14: berth.worker.v1.GenerateRequest.key:type_name -> berth.ledger.v1.OrderKey
+	22, // 15: berth.worker.v1.GenerateRequest.sampling:type_name -> berth.worker.v1.Sampling
+	20, // 16: berth.worker.v1.GenerateRequest.scoring:type_name -> berth.worker.v1.Scoring
+	20, // 17: berth.worker.v1.GenerateRequest.prompt_scoring:type_name -> berth.worker.v1.Scoring
+	28, // 18: berth.worker.v1.Sampling.logit_bias:type_name -> berth.worker.v1.Sampling.LogitBiasEntry
+	25, // 19: berth.worker.v1.GenerateReply.started:type_name -> berth.worker.v1.Started
+	26, // 20: berth.worker.v1.GenerateReply.tokens:type_name -> berth.worker.v1.Tokens
+	27, // 21: berth.worker.v1.GenerateReply.finished:type_name -> berth.worker.v1.Finished
+	24, // 22: berth.worker.v1.GenerateReply.prompt_scores:type_name -> berth.worker.v1.PromptScores
+	21, // 23: berth.worker.v1.PromptScores.scores:type_name -> berth.worker.v1.Score
+	21, // 24: berth.worker.v1.Tokens.scores:type_name -> berth.worker.v1.Score
+	33, // 25: berth.worker.v1.Finished.reason:type_name -> berth.ledger.v1.FinishReason
 	0,  // 26: berth.worker.v1.Cluster.Attach:input_type -> berth.worker.v1.FromWorker
 	10, // 27: berth.worker.v1.Worker.Watch:input_type -> berth.worker.v1.WatchRequest
 	14, // 28: berth.worker.v1.Worker.Card:input_type -> berth.worker.v1.CardRequest
@@ -2265,7 +2325,7 @@ var file_api_worker_v1_worker_proto_depIdxs = []int32{
 	5,  // 31: berth.worker.v1.Cluster.Attach:output_type -> berth.worker.v1.ToWorker
 	11, // 32: berth.worker.v1.Worker.Watch:output_type -> berth.worker.v1.Watched
 	15, // 33: berth.worker.v1.Worker.Card:output_type -> berth.worker.v1.CardPiece
-	22, // 34: berth.worker.v1.Worker.Generate:output_type -> berth.worker.v1.GenerateReply
+	23, // 34: berth.worker.v1.Worker.Generate:output_type -> berth.worker.v1.GenerateReply
 	13, // 35: berth.worker.v1.Worker.Stop:output_type -> berth.worker.v1.StopReply
 	31, // [31:36] is the sub-list for method output_type
 	26, // [26:31] is the sub-list for method input_type
@@ -2294,7 +2354,7 @@ func file_api_worker_v1_worker_proto_init() {
 		(*Watched_Heartbeat)(nil),
 		(*Watched_Cache)(nil),
 	}
-	file_api_worker_v1_worker_proto_msgTypes[22].OneofWrappers = []any{
+	file_api_worker_v1_worker_proto_msgTypes[23].OneofWrappers = []any{
 		(*GenerateReply_Started)(nil),
 		(*GenerateReply_Tokens)(nil),
 		(*GenerateReply_Finished)(nil),
@@ -2306,7 +2366,7 @@ func file_api_worker_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_worker_v1_worker_proto_rawDesc), len(file_api_worker_v1_worker_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
