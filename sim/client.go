@@ -118,7 +118,7 @@ func (a *answer) stream(body io.Reader) error {
 	for lines.Scan() {
 		data, ok := strings.CutPrefix(lines.Text(), "data: ")
 		switch {
-		case lines.Text() == "":
+		case lines.Text() == "", strings.HasPrefix(lines.Text(), ":"): // a comment
 		case !ok:
 			return fmt.Errorf("%q is no event", lines.Text())
 		case data == "[DONE]":
