@@ -48,7 +48,7 @@ func (s sealed) StoreLogs(logs []*raft.Log) error {
 	return s.LogStore.StoreLogs(out)
 }
 
-// GetLog implements raft.LogStore. raft-wal 0.4.0 panics at some entries that make no sense.
+// GetLog implements raft.LogStore. raft-wal panics at some entries that make no sense.
 func (s sealed) GetLog(index uint64, l *raft.Log) (err error) {
 	defer func() {
 		if recover() != nil {
