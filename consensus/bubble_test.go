@@ -125,6 +125,7 @@ type box struct {
 	self      Peer
 	founders  []Peer
 	dir       string // "": its disk is in memory
+	write     func() // before each write to a disk in memory
 	store     *raft.InmemStore
 	snapshots *raft.InmemSnapshotStore
 	identity  *identity
@@ -183,11 +184,11 @@ func (b *bubble) start(t *testing.T, i int) *Node {
 	}
 	end := x.end
 	c = c.withDefaults()
-	s := &seat{log: x.store, stable: x.store, snapshots: x.snapshots, identity: x.identity}
+	s := &seat{log: slowLog{x.store, x.write}, stable: x.store, snapshots: x.snapshots, identity: x.identity}
 	var opened closers
 	if c.Dir = x.dir; x.dir != "" {
 		var err error
-		if s, opened, err = openDisk(c); err != nil {
+		if s, opened, err = openDisk(c, realFiles()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	"github.com/hashicorp/raft-wal/metadb"
 
 	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
 )
@@ -17,13 +16,13 @@ func TestLogIsReadAfterItsTailWasCut(t *testing.T) {
 	dir := t.TempDir()
 	opened := func(use func(raft.LogStore)) {
 		t.Helper()
-		meta := &metadb.BoltMetaDB{}
-		wal, err := openLog(dir, raftLog(Config{}.withDefaults().Log), meta)
+		f := realFiles()
+		wal, err := openLog(dir, raftLog(Config{}.withDefaults().Log), f)
 		if err != nil {
 			t.Fatal(err)
 		}
 		use(sealed{wal})
-		if err := (closers{meta.Close, wal.Close}).close(); err != nil {
+		if err := (closers{f.meta.Close, wal.Close}).close(); err != nil {
 			t.Fatal(err)
 		}
 	}
