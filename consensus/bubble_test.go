@@ -124,6 +124,8 @@ type bubble struct {
 type box struct {
 	self      Peer
 	founders  []Peer
+	dir       string // "": its disk is in memory
+	write     func() // before each write to a disk in memory
 	store     *raft.InmemStore
 	snapshots *raft.InmemSnapshotStore
 	identity  *identity
@@ -181,11 +183,19 @@ func (b *bubble) start(t *testing.T, i int) *Node {
 		}
 	}
 	end := x.end
-	n, err := start(c.withDefaults(), &seat{
-		log: x.store, stable: x.store, snapshots: x.snapshots, identity: x.identity, self: x.self, founders: x.founders,
-		listen: func() raft.Transport { return &wire{end, b.net} }, close: end.Close,
-		dial: func(to string) (*grpc.ClientConn, error) { return b.dial(x.self.RPC, to) },
-	})
+	c = c.withDefaults()
+	s := &seat{log: slowLog{x.store, x.write}, stable: x.store, snapshots: x.snapshots, identity: x.identity}
+	var opened closers
+	if c.Dir = x.dir; x.dir != "" {
+		var err error
+		if s, opened, err = openDisk(c, realFiles()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.self, s.founders = x.self, x.founders
+	s.listen, s.close = func() raft.Transport { return &wire{end, b.net} }, append(opened, end.Close).close
+	s.dial = func(to string) (*grpc.ClientConn, error) { return b.dial(x.self.RPC, to) }
+	n, err := start(c, s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,6 +34,7 @@
 //   - N7: a replica whose disk is empty has no vote before it has the log, unless all its peers say that there is no
 //     cluster.
 //   - N8: a replica speaks raft with those of its own cluster only, or with those that are of none yet.
+//   - N9: the first write or fsync that fails is the last: nothing is written, acknowledged or voted for after it.
 //
 // It never decides anything about pages, never blocks in Apply on anything but memory, and never retries a Tick: time
 // that was lost stays lost.

@@ -11,7 +11,8 @@ var (
 	ErrNoQuorum = errors.New("consensus: no quorum")
 	// ErrClosed says that the node or the session was closed.
 	ErrClosed = errors.New("consensus: closed")
-	// ErrFailed says that what the node has on its disk is damaged, or written by a newer version: the process must end.
+	// ErrFailed says that the node's disk takes no writes, or that what is on it is damaged or written by a newer version: the
+	// process must end.
 	// It is an ErrClosed too.
 	ErrFailed = fmt.Errorf("%w: the node failed", ErrClosed)
 	// ErrForeign says that the directory belongs to another node.

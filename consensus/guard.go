@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"os"
 	"sync/atomic"
 
@@ -48,7 +47,7 @@ func (s sealed) StoreLogs(logs []*raft.Log) error {
 	return s.LogStore.StoreLogs(out)
 }
 
-// GetLog implements raft.LogStore. raft-wal 0.4.0 panics at some entries that make no sense.
+// GetLog implements raft.LogStore. raft-wal panics at some entries that make no sense.
 func (s sealed) GetLog(index uint64, l *raft.Log) (err error) {
 	defer func() {
 		if recover() != nil {
@@ -81,9 +80,10 @@ func monotonic(s raft.LogStore) bool {
 }
 
 // guard is raft's log. Raft panics where it cannot read an entry; so while the node runs, a read that fails ends the
-// node, and does not return.
+// node, and does not return. A write that fails ends the node too, and raft is told: a leader stops leading.
 type guard struct {
 	raft.LogStore
+	writes  *writes
 	dir     string
 	running atomic.Bool
 	hung    atomic.Bool // raft will not come back from a read
@@ -107,35 +107,45 @@ func (g *guard) GetLog(index uint64, out *raft.Log) error {
 	return err
 }
 
+// StoreLog implements raft.LogStore.
+func (g *guard) StoreLog(l *raft.Log) error { return g.StoreLogs([]*raft.Log{l}) }
+
+// StoreLogs implements raft.LogStore.
+func (g *guard) StoreLogs(logs []*raft.Log) error {
+	if err := g.writes.failed(); err != nil || len(logs) == 0 {
+		return err
+	}
+	if err := g.LogStore.StoreLogs(logs); err != nil {
+		return g.writes.check(fmt.Errorf("write entry %d of the log in %s: %w", logs[0].Index, g.dir, err))
+	}
+	return nil
+}
+
+// DeleteRange implements raft.LogStore.
+func (g *guard) DeleteRange(low, high uint64) error {
+	if err := g.writes.failed(); err != nil {
+		return err
+	}
+	if err := g.LogStore.DeleteRange(low, high); err != nil {
+		return g.writes.check(fmt.Errorf("remove entries %d to %d of the log in %s: %w", low, high, g.dir, err))
+	}
+	return nil
+}
+
 // IsMonotonic implements raft.MonotonicLogStore.
 func (g *guard) IsMonotonic() bool { return monotonic(g.LogStore) }
 
-// snapshotReader remembers why a snapshot could not be read: raft tells its logger alone.
-type snapshotReader struct {
-	raft.SnapshotStore
-	fault error
-}
-
-// Open implements raft.SnapshotStore; the file store checks the CRC-64 that it wrote.
-func (s *snapshotReader) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	meta, data, err := s.SnapshotStore.Open(id)
-	if err != nil {
-		s.fault = fmt.Errorf("snapshot %s: %w", id, err)
-	}
-	return meta, data, err
-}
-
 // newRaft is raft.NewRaft without its panics: it has those for a log that cannot be read.
-func newRaft(c *raft.Config, m *machine, s *seat, log *guard, snapshots *snapshotReader) (r *raft.Raft, err error) {
+func newRaft(c *raft.Config, m *machine, s *seat, log *guard, shots *snapshots) (r *raft.Raft, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			err = fmt.Errorf("%v", fault)
 		}
 		if err != nil {
-			err = errors.Join(err, snapshots.fault, m.unrestored)
+			err = errors.Join(err, shots.unread, m.unrestored)
 		}
 	}()
-	return raft.NewRaft(c, m, log, s.stable, snapshots, s.transport)
+	return raft.NewRaft(c, m, log, stable{StableStore: s.stable, writes: &s.writes}, shots, s.transport)
 }
 
 // mark is the index up to which the log was known to be committed, in a file beside the log: what raft-wal takes for a

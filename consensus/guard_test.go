@@ -214,7 +214,7 @@ func (broken) GetLog(uint64, *raft.Log) error { return errDamaged }
 func TestReadFailsWhileRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed := make(chan error, 1)
-		g := &guard{LogStore: broken{}, dir: "there", fail: func(err error) { failed <- err }, held: make(chan struct{})}
+		g := &guard{LogStore: broken{}, writes: &writes{}, dir: "there", fail: func(err error) { failed <- err }, held: make(chan struct{})}
 		if err := g.GetLog(7, &raft.Log{}); !errors.Is(err, errDamaged) || !strings.Contains(err.Error(), "entry 7 of the log in there") {
 			t.Error(err)
 		}

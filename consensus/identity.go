@@ -30,7 +30,8 @@ func openIdentity(path string) (*identity, error) {
 		return nil, err
 	}
 	if i.id, err = hex.DecodeString(string(bytes.TrimSpace(text))); err != nil || len(i.id) != idBytes {
-		return nil, fmt.Errorf("%s is not the id of a cluster", path)
+		return nil, fmt.Errorf("%s is empty or cut off, and should have the id of the cluster: put another replica's file of that "+
+			"name in its place, or remove it if there is no other", path)
 	}
 	return i, nil
 }
@@ -52,7 +53,7 @@ func (i *identity) is(id []byte) error {
 		return fmt.Errorf("%w: the log is of cluster %x, and the disk of %x", ErrForeign, id, i.id)
 	}
 	if i.path != "" {
-		if err := os.WriteFile(i.path, []byte(hex.EncodeToString(id)+"\n"), 0o600); err != nil {
+		if err := replaceFile(i.path, []byte(hex.EncodeToString(id)+"\n")); err != nil {
 			return err
 		}
 	}

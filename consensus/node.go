@@ -48,12 +48,15 @@ type Node struct {
 
 // Open starts the node that lives in c.Dir. On an empty disk it founds a cluster of one, or, in the background, asks its
 // peers for its seat (N7): before, it can neither commit nor show anything, and Ready says what it waits for.
-func Open(c Config) (*Node, error) {
+func Open(c Config) (*Node, error) { return openOn(c, realFiles()) }
+
+// openOn is Open with the files of the log.
+func openOn(c Config, f files) (*Node, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("consensus config: %w", err)
 	}
 	c = c.withDefaults()
-	s, err := openSeat(c)
+	s, err := openSeat(c, f)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +77,13 @@ func start(c Config, s *seat) (*Node, error) {
 		broken: make(chan struct{}), failed: make(chan error, 1),
 	}
 	n.machine = newMachine(s.identity, n.fail, c.Audit)
-	n.log = &guard{LogStore: s.log, dir: c.Dir, fail: n.fail}
+	s.writes.report(func(why error) {
+		n.fail(why)
+		if s.sever != nil {
+			s.sever()
+		}
+	})
+	n.log = &guard{LogStore: s.log, writes: &s.writes, dir: c.Dir, fail: n.fail}
 	exists, err := n.inspect()
 	if err == nil && !exists {
 		err = s.identity.forget()
@@ -154,7 +163,7 @@ func (n *Node) enter(rc *raft.Config, found bool) error {
 			return fmt.Errorf("found cluster: %w", err)
 		}
 	}
-	r, err := newRaft(rc, n.machine, s, n.log, &snapshotReader{SnapshotStore: s.snapshots})
+	r, err := newRaft(rc, n.machine, s, n.log, &snapshots{SnapshotStore: s.snapshots, writes: &s.writes})
 	if err != nil {
 		return fmt.Errorf("start from the ledger in %s: %w", n.config.Dir, err)
 	}
@@ -218,19 +227,19 @@ func (n *Node) failure() error {
 	return n.fault
 }
 
-// Failed gives one error when the node cannot go on: what is on its disk is damaged, or written by a newer version. The
-// process should end.
+// Failed gives one error when the node cannot go on: its disk takes no writes, or what is on it is damaged or written by a
+// newer version. The process should end.
 func (n *Node) Failed() <-chan error { return n.failed }
 
 // Close stops the node without a snapshot: what is committed is on disk. What waits for an answer gets ErrClosed. A node
-// whose raft hangs at what it cannot read is left to the end of its process.
+// whose raft hangs at what it cannot read or write is left to the end of its process.
 func (n *Node) Close() error {
 	n.once.Do(func() {
 		n.mu.Lock()
 		n.stopping = true
 		n.mu.Unlock()
 		n.cancel()
-		if n.log.hung.Load() {
+		if n.log.hung.Load() || n.seat.writes.failed() != nil {
 			n.closed = n.failure()
 			return
 		}

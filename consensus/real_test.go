@@ -29,14 +29,18 @@ func realPeers(t testing.TB) (peers []Peer) {
 
 // realNodes runs them on disks; stop ends them.
 func realNodes(t testing.TB, peers []Peer, dirs [3]string) (nodes []*Node, stop func()) {
+	return realNodesOn(t, peers, dirs, [3]files{realFiles(), realFiles(), realFiles()})
+}
+
+func realNodesOn(t testing.TB, peers []Peer, dirs [3]string, disks [3]files) (nodes []*Node, stop func()) {
 	var stops []func()
 	for i, p := range peers {
 		door, err := net.Listen("tcp", p.RPC)
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, err := Open(Config{ID: p.ID, Dir: dirs[i], Bind: p.Raft, Peers: peers,
-			Dial: []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}})
+		n, err := openOn(Config{ID: p.ID, Dir: dirs[i], Bind: p.Raft, Peers: peers,
+			Dial: []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}}, disks[i])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +49,7 @@ func realNodes(t testing.TB, peers []Peer, dirs [3]string) (nodes []*Node, stop 
 		var served sync.WaitGroup
 		served.Go(func() { _ = s.Serve(door) })
 		stops = append(stops, func() {
-			if err := n.Close(); err != nil {
+			if err := n.Close(); err != nil && n.seat.writes.failed() == nil {
 				t.Error(err)
 			}
 			s.Stop()

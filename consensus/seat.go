@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	raftwal "github.com/hashicorp/raft-wal"
-	"github.com/hashicorp/raft-wal/metadb"
+	walsegment "github.com/hashicorp/raft-wal/segment"
 	"google.golang.org/grpc"
 )
 
@@ -24,11 +24,13 @@ type seat struct {
 	log       raft.LogStore
 	stable    raft.StableStore
 	snapshots raft.SnapshotStore
+	writes    writes
 	mark      mark // no path: there is no disk
 	identity  *identity
 	// listen opens the transport: not before the node has its seat, since raft would answer who asks for a vote.
 	listen    func() raft.Transport
 	transport raft.Transport // nil before
+	sever     func()         // ends all connections of raft, for ever; nil in memory
 	dial      func(address string) (*grpc.ClientConn, error)
 	self      Peer
 	// founders are those who make up the cluster at first; used on an empty disk only.
@@ -37,45 +39,28 @@ type seat struct {
 	close func() error
 }
 
-// openSeat takes the directory and the address of c.
-func openSeat(c Config) (_ *seat, err error) {
-	var opened []func() error
-	closeAll := func() error {
-		var faults []error
-		for i := len(opened) - 1; i >= 0; i-- {
-			faults = append(faults, opened[i]())
-		}
-		return errors.Join(faults...)
+// closers are what was opened, in this order.
+type closers []func() error
+
+// close closes them from the last to the first.
+func (c closers) close() error {
+	var faults []error
+	for i := len(c) - 1; i >= 0; i-- {
+		faults = append(faults, c[i]())
 	}
+	return errors.Join(faults...)
+}
+
+// openSeat takes the directory and the address of c.
+func openSeat(c Config, f files) (_ *seat, err error) {
+	s, opened, err := openDisk(c, f)
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, closeAll())
+			err = errors.Join(err, opened.close())
 		}
 	}()
-	walDir := filepath.Join(c.Dir, "wal")
-	if err := os.MkdirAll(walDir, 0o700); err != nil {
-		return nil, fmt.Errorf("make ledger directory: %w", err)
-	}
-	unlock, err := lockDir(c.Dir)
 	if err != nil {
 		return nil, err
-	}
-	opened = append(opened, unlock)
-	logger := raftLog(c.Log)
-	meta := &metadb.BoltMetaDB{} // ours, because raft-wal 0.4.0 does not close its own: the directory would stay locked
-	opened = append(opened, meta.Close)
-	wal, err := openLog(walDir, logger, meta)
-	if err != nil {
-		return nil, fmt.Errorf("open the ledger's log in %s: %w", walDir, err)
-	}
-	opened = append(opened, wal.Close)
-	cache, err := raft.NewLogCache(cachedEntries, sealed{wal})
-	if err != nil {
-		return nil, fmt.Errorf("cache ledger log: %w", err)
-	}
-	snapshots, err := raft.NewFileSnapshotStoreWithLogger(c.Dir, 2, logger)
-	if err != nil {
-		return nil, fmt.Errorf("open ledger snapshots: %w", err)
 	}
 	bound, err := net.Listen("tcp", c.Bind)
 	if err != nil {
@@ -87,31 +72,66 @@ func openSeat(c Config) (_ *seat, err error) {
 		}
 		return nil
 	})
+	s.self, s.founders = c.peers(bound.Addr().String())
+	s.close = opened.close
+	open := &connections{}
+	s.sever = open.sever
+	s.listen = func() raft.Transport {
+		return raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+			Stream:  streams{bound, s.self.address(), s.identity, len(s.founders) == 1, open},
+			MaxPool: 3, Timeout: 10 * time.Second, Logger: raftLog(c.Log),
+		})
+	}
+	s.dial = func(address string) (*grpc.ClientConn, error) { return grpc.NewClient(address, c.Dial...) }
+	return s, nil
+}
+
+// openDisk takes the directory of c: the half of a seat that outlives the process. What was opened is to be closed even if
+// there is an error.
+func openDisk(c Config, f files) (_ *seat, opened closers, err error) {
+	walDir := filepath.Join(c.Dir, "wal")
+	if err := os.MkdirAll(walDir, 0o700); err != nil {
+		return nil, nil, fmt.Errorf("make ledger directory: %w", err)
+	}
+	unlock, err := lockDir(c.Dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	opened = append(opened, unlock)
+	logger := raftLog(c.Log)
+	opened = append(opened, f.meta.Close) // raft-wal leaves it open, and so locked, where it cannot open a log
+	s := &seat{}
+	wal, err := openLog(walDir, logger, f.watched(walDir, &s.writes))
+	if err != nil {
+		return nil, opened, fmt.Errorf("open the ledger's log in %s: %w", walDir, err)
+	}
+	opened = append(opened, wal.Close)
+	cache, err := raft.NewLogCache(cachedEntries, sealed{wal})
+	if err != nil {
+		return nil, opened, fmt.Errorf("cache ledger log: %w", err)
+	}
+	snapshots, err := raft.NewFileSnapshotStoreWithLogger(c.Dir, 2, logger)
+	if err != nil {
+		return nil, opened, fmt.Errorf("open ledger snapshots: %w", err)
+	}
 	identity, err := openIdentity(filepath.Join(c.Dir, "cluster"))
 	if err != nil {
-		return nil, fmt.Errorf("open the ledger in %s: %w", c.Dir, err)
+		return nil, opened, fmt.Errorf("open the ledger in %s: %w", c.Dir, err)
 	}
-	self, founders := c.peers(bound.Addr().String())
-	return &seat{
-		log: cache, stable: wal, snapshots: snapshots, mark: mark{filepath.Join(c.Dir, "committed")},
-		identity: identity, self: self, founders: founders, close: closeAll,
-		listen: func() raft.Transport {
-			return raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-				Stream: streams{bound, self.address(), identity, len(founders) == 1}, MaxPool: 3, Timeout: 10 * time.Second, Logger: logger,
-			})
-		},
-		dial: func(address string) (*grpc.ClientConn, error) { return grpc.NewClient(address, c.Dial...) },
-	}, nil
+	s.log, s.stable, s.snapshots, s.identity = cache, wal, snapshots, identity
+	s.mark = mark{filepath.Join(c.Dir, "committed")}
+	return s, opened, nil
 }
 
 // openLog is raftwal.Open, of which a panic is an error too: it has those for files that make no sense.
-func openLog(dir string, log hclog.Logger, meta *metadb.BoltMetaDB) (wal *raftwal.WAL, err error) {
+func openLog(dir string, log hclog.Logger, f files) (wal *raftwal.WAL, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			err = fmt.Errorf("%v", fault)
 		}
 	}()
-	return raftwal.Open(dir, raftwal.WithLogger(log), raftwal.WithMetaStore(meta))
+	return raftwal.Open(dir, raftwal.WithLogger(log), raftwal.WithMetaStore(f.meta),
+		raftwal.WithSegmentFiler(walsegment.NewFiler(dir, f.vfs)), raftwal.WithSegmentSize(f.segmentSize))
 }
 
 // lockDir makes sure that one process at a time has dir: raft's own stores would wait for ever.

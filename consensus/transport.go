@@ -21,6 +21,53 @@ type streams struct {
 	self     raft.ServerAddress
 	identity *identity
 	alone    bool // it founds a cluster of one
+	open     *connections
+}
+
+// connections are those that are open.
+type connections struct {
+	mu      sync.Mutex
+	open    map[net.Conn]struct{}
+	severed bool
+}
+
+// add takes a connection in, which is closed at once after sever.
+func (c *connections) add(conn net.Conn) net.Conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.severed {
+		conn.Close()
+		return conn
+	}
+	if c.open == nil {
+		c.open = map[net.Conn]struct{}{}
+	}
+	c.open[conn] = struct{}{}
+	return &counted{conn, c}
+}
+
+// sever closes all connections, and those to come: raft may hang, and its peers shall not wait for it.
+func (c *connections) sever() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.severed = true
+	for conn := range c.open {
+		conn.Close()
+	}
+}
+
+// counted is an open connection.
+type counted struct {
+	net.Conn
+	of *connections
+}
+
+// Close implements net.Conn.
+func (c *counted) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.open, c.Conn)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
 }
 
 // Addr implements net.Listener: the address that others are told.
@@ -33,6 +80,7 @@ func (s streams) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, e
 	if err != nil {
 		return nil, err
 	}
+	conn = s.open.add(conn)
 	if err := s.exchange(conn); err != nil {
 		conn.Close()
 		return nil, err
@@ -46,6 +94,7 @@ func (s streams) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	conn = s.open.add(conn)
 	return &greeted{Conn: conn, greet: sync.OnceValue(func() error { return s.exchange(conn) })}, nil
 }
 
