@@ -21,6 +21,8 @@ const (
 	entriesInFlight = 2
 	// batchBytes bounds an entry; one proposal may be longer.
 	batchBytes = 512 << 10
+	// proposalBytes bounds a proposal: with the batch that it ends it is below what gRPC takes as one message, 4 MiB.
+	proposalBytes = 3 << 20
 	// retryPause is between two tries to get an unknown outcome known.
 	retryPause = 20 * time.Millisecond
 )
@@ -70,6 +72,9 @@ func (c *committer) enqueue(p *ledgerv1.Proposal, done func(*ledgerv1.Result, er
 	encoded, err := proto.Marshal(p)
 	if err != nil {
 		return fmt.Errorf("encode proposal: %w", err)
+	}
+	if len(encoded) > proposalBytes {
+		return fmt.Errorf("propose: %d bytes, want at most %d", len(encoded), proposalBytes)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -36,7 +36,7 @@ func (r *Router) AdminHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/admin/v1/cluster", r.get(r.clusterState))
 	mux.HandleFunc("/admin/v1/requests/{id}/explain", r.get(r.explain))
-	mux.HandleFunc("/admin/v1/tenants", r.get(r.listTenants))
+	mux.HandleFunc("/admin/v1/tenants", r.failing(r.allTenants))
 	mux.HandleFunc("/admin/v1/tenants/{id}", r.failing(r.tenantByID))
 	mux.HandleFunc("POST /admin/v1/members/{id}", r.failing(r.addMember))
 	mux.HandleFunc("DELETE /admin/v1/members/{id}", r.failing(r.removeMember))

@@ -164,3 +164,27 @@ func TestPriorityIsClamped(t *testing.T) {
 		}
 	}
 }
+
+// A cluster that was closed by a tenant that nobody wanted can be opened again, once no tenant is left.
+func TestAClusterWithoutTenantsCanBeOpenedAgain(t *testing.T) {
+	h := open(t, nil)
+	h.hire("w1", nil)
+	h.manage("PUT", "/admin/v1/tenants/x", `{"new_key":true}`)
+	if r := h.manage("DELETE", "/admin/v1/tenants", ""); r.status != 400 || !strings.Contains(r.body, "delete them first") {
+		t.Errorf("with a tenant left: %d %s", r.status, r.body)
+	}
+	h.manage("DELETE", "/admin/v1/tenants/x", "")
+	if r := h.post("/v1/completions", hello); r.status != 401 {
+		t.Errorf("the last tenant is deleted: %d %s", r.status, r.body)
+	}
+	if r := h.manage("DELETE", "/admin/v1/tenants", ""); r.status != 200 {
+		t.Fatalf("%d %s", r.status, r.body)
+	}
+	if r := h.post("/v1/completions", hello); r.status != 200 {
+		t.Errorf("the cluster is open: %d %s", r.status, r.body)
+	}
+	h.manage("PUT", "/admin/v1/tenants/y", `{"new_key":true}`)
+	if r := h.post("/v1/completions", hello); r.status != 401 {
+		t.Errorf("a tenant closes it again: %d %s", r.status, r.body)
+	}
+}

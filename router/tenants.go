@@ -60,6 +60,36 @@ func (r *Router) listTenants(w http.ResponseWriter, _ *http.Request) error {
 	return gone(writeJSON(w, r.cfg.WriteTimeout, http.StatusOK, map[string]any{"tenants": out}))
 }
 
+// openCluster serves DELETE /admin/v1/tenants: a cluster without tenants asks nobody for a key any more.
+func (r *Router) openCluster(w http.ResponseWriter, req *http.Request) error {
+	if len(r.cfg.Tenants) > 0 {
+		return invalid("", "this router was started with --tenants: it serves nobody without a key; start it without them first")
+	}
+	err := r.change(req.Context(), func(v *ledger.View) (*ledgerv1.Command, error) {
+		if n := len(v.Tenants); n > 0 {
+			return nil, invalid("", "there are %d tenants: delete them first", n)
+		}
+		return &ledgerv1.Command{Kind: &ledgerv1.Command_OpenCluster{OpenCluster: &ledgerv1.OpenCluster{}}}, nil
+	})
+	if err != nil {
+		return err
+	}
+	r.cfg.Log.Warn("the cluster is open: nobody is asked for a key")
+	return gone(writeJSON(w, r.cfg.WriteTimeout, http.StatusOK, map[string]any{"open": true}))
+}
+
+// allTenants serves /admin/v1/tenants.
+func (r *Router) allTenants(w http.ResponseWriter, req *http.Request) error {
+	switch req.Method {
+	case http.MethodGet, http.MethodHead:
+		return r.listTenants(w, req)
+	case http.MethodDelete:
+		return r.openCluster(w, req)
+	}
+	w.Header().Set("Allow", "GET, DELETE")
+	return &Error{kind: kindNoMethod, Message: req.URL.Path + " takes GET and DELETE"}
+}
+
 // tenants are what a cluster's state says of them, and of everybody while the router is open.
 func (r *Router) tenants(v *ledger.View) []tenantBody {
 	pages, running := map[string]uint64{}, r.flights.byTenant()

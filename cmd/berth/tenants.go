@@ -20,6 +20,7 @@ type tenantsCommand struct {
 	Show   showTenant   `cmd:"" help:"Show one."`
 	Put    putTenant    `cmd:"" help:"Make a tenant, or change one: what is not said stays. From the first one on, nobody is served without a key."`
 	Delete deleteTenant `cmd:"" help:"Forget a tenant. What runs of it goes on; nothing new is taken."`
+	Open   openCluster  `cmd:"" help:"Ask nobody for a key any more; all tenants must be deleted before."`
 	Key    newKey       `cmd:"" help:"Draw one more API key for a tenant; it is shown this once."`
 }
 
@@ -46,6 +47,8 @@ type putTenant struct {
 type deleteTenant struct {
 	ID string `arg:"" help:"The tenant's name."`
 }
+
+type openCluster struct{}
 
 type newKey struct {
 	ID string `arg:"" help:"The tenant's name."`
@@ -126,6 +129,16 @@ func (d *deleteTenant) Run(ctx context.Context, c *tenantsCommand) error {
 		return c.print(raw, err)
 	}
 	fmt.Printf("tenant %s is deleted\n", d.ID)
+	return nil
+}
+
+// Run opens a cluster that has no tenants left.
+func (*openCluster) Run(ctx context.Context, c *tenantsCommand) error {
+	raw, err := c.ask(ctx, http.MethodDelete, "", nil)
+	if err != nil || c.JSON {
+		return c.print(raw, err)
+	}
+	fmt.Println("the cluster is open: whoever reaches it may use it")
 	return nil
 }
 

@@ -29,6 +29,7 @@ func (s *State) group(name string) *shareGroup {
 // add takes a tenant in: the group has its cap and floor from now on.
 func (g *shareGroup) add(t *tenant, cap, floor uint64) {
 	t.in, g.members = g, append(g.members, t)
+	g.state.floors += floor - g.floor // modulo 2^64
 	g.cap, g.floor = cap, floor
 	g.touch()
 }
@@ -37,6 +38,7 @@ func (g *shareGroup) add(t *tenant, cap, floor uint64) {
 func (g *shareGroup) drop(t *tenant) {
 	g.members = slices.DeleteFunc(g.members, func(o *tenant) bool { return o == t })
 	if len(g.members) == 0 {
+		g.state.floors -= g.floor
 		g.cap, g.floor = 0, 0
 	}
 	g.forget()

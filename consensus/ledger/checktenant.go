@@ -14,7 +14,16 @@ func (s *State) checkTenants() error {
 			live[r.payer]++
 		}
 	}
+	keys, floors := 0, uint64(0)
+	for _, g := range s.groups {
+		floors += g.floor
+	}
 	for i, t := range s.tenants {
+		for _, k := range t.put.Keys {
+			if keys++; s.keys[string(k)] != t.id() {
+				return fmt.Errorf("I8: a key of tenant %q is kept as %q's", t.id(), s.keys[string(k)])
+			}
+		}
 		switch {
 		case i > 0 && s.tenants[i-1].id() >= t.id():
 			return fmt.Errorf("I8: tenant %q is out of order", t.id())
@@ -28,6 +37,9 @@ func (s *State) checkTenants() error {
 		case s.groups[t.put.ShareGroup] != t.in || !slices.Contains(t.in.members, t):
 			return fmt.Errorf("I11: tenant %q is not in its share group", t.id())
 		}
+	}
+	if keys != len(s.keys) || floors != s.floors {
+		return fmt.Errorf("I8: %d keys, kept as %d; floors of %d pages, kept as %d", keys, len(s.keys), floors, s.floors)
 	}
 	return nil
 }

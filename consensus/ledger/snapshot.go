@@ -151,6 +151,7 @@ func (s *State) restoreTenant(m *ledgerv1.TenantRecord) error {
 	s.tenants = append(s.tenants, t)
 	s.group(put.ShareGroup).add(t, put.Cap, put.Floor)
 	put.Cap, put.Floor = 0, 0
+	s.addKeys(t)
 	return nil
 }
 

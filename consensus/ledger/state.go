@@ -22,6 +22,8 @@ type State struct {
 	tenantsAt uint64                 // revision of their last change; 0: none was ever put
 	tenants   []*tenant              // ascending id
 	groups    map[string]*shareGroup // those with a tenant or an account
+	keys      map[string]string      // tenant by SHA-256 of each of its keys
+	floors    uint64                 // Σ floors of groups with a tenant
 	stopped   bool                   // a waiter may have been stopped by its group's cap
 
 	tenantViews []*TenantView // what View last made of the tenants; nil once one has changed
@@ -29,7 +31,7 @@ type State struct {
 
 // New is the empty ledger: nothing but Bootstrap and Tick does anything in it.
 func New() *State {
-	return &State{nextSession: 1, reservations: map[uint64]*reservation{}, groups: map[string]*shareGroup{}}
+	return &State{nextSession: 1, reservations: map[uint64]*reservation{}, groups: map[string]*shareGroup{}, keys: map[string]string{}}
 }
 
 // Revision counts the commands applied. It is the admission index and the name of a reservation made by that command.
@@ -88,6 +90,8 @@ func (s *State) run(by *session, command *ledgerv1.Command) *ledgerv1.Result {
 		return s.putTenant(by, c.PutTenant)
 	case *ledgerv1.Command_DeleteTenant:
 		return s.deleteTenant(by, c.DeleteTenant)
+	case *ledgerv1.Command_OpenCluster:
+		return s.openCluster(by)
 	case *ledgerv1.Command_SeedTenants:
 		return s.seedTenants(by, c.SeedTenants)
 	}
@@ -105,7 +109,7 @@ func Validate(p *ledgerv1.Proposal) error {
 		*ledgerv1.Command_Register, *ledgerv1.Command_Reserve, *ledgerv1.Command_Drop, *ledgerv1.Command_Claim,
 		*ledgerv1.Command_Tombstone, *ledgerv1.Command_Grow, *ledgerv1.Command_Withdraw,
 		*ledgerv1.Command_ReturnPages, *ledgerv1.Command_End, *ledgerv1.Command_PutTenant,
-		*ledgerv1.Command_DeleteTenant, *ledgerv1.Command_SeedTenants:
+		*ledgerv1.Command_DeleteTenant, *ledgerv1.Command_SeedTenants, *ledgerv1.Command_OpenCluster:
 		return nil
 	}
 	return fmt.Errorf("proposal (%d, %d) has an unknown command %T", p.Session, p.Sequence, p.Command.Kind)

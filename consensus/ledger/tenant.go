@@ -108,15 +108,23 @@ func CheckTenants(list []*ledgerv1.Tenant) error {
 	return err
 }
 
+// MaxSeed is the bytes of all tenants that are seeded together: they are one proposal.
+const MaxSeed = 2 << 20
+
 // firstTenants are complete copies of tenants that are to be seeded.
 func firstTenants(list []*ledgerv1.Tenant) (all []*ledgerv1.Tenant, err error) {
+	ids, groups, owners, size := map[string]bool{}, map[string]*ledgerv1.Tenant{}, map[string]string{}, 0
 	for i, t := range list {
 		put, err := complete(t)
-		for _, o := range all {
-			err = cmp.Or(err, clash(put, o))
+		if err == nil {
+			err = clash(put, ids, groups, owners)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("tenant %d: %w", i+1, err)
+		}
+		if size += proto.Size(put); size > MaxSeed {
+			return nil, fmt.Errorf("tenant %d: the tenants up to it have %d bytes, want at most %d: put the others one by one",
+				i+1, size, MaxSeed)
 		}
 		all = append(all, put)
 	}
@@ -126,25 +134,22 @@ func firstTenants(list []*ledgerv1.Tenant) (all []*ledgerv1.Tenant, err error) {
 	return all, nil
 }
 
-// clash says what two new tenants must not have in common, or must.
-func clash(a, b *ledgerv1.Tenant) error {
-	switch {
-	case a == nil:
-		return nil
-	case a.Id == b.Id:
-		return fmt.Errorf("id: %q is there twice", a.Id)
-	case sharesKey(a, b):
-		return fmt.Errorf("keys: one of them is also %q's", b.Id)
-	case a.ShareGroup == b.ShareGroup && (a.Cap != b.Cap || a.Floor != b.Floor):
-		return fmt.Errorf("cap and floor: want those of %q, which is in the same share group", b.Id)
+// clash says what a new tenant must not have in common with those before it, or must, and enters it.
+func clash(t *ledgerv1.Tenant, ids map[string]bool, groups map[string]*ledgerv1.Tenant, owners map[string]string) error {
+	if ids[t.Id] {
+		return fmt.Errorf("id: %q is there twice", t.Id)
 	}
+	for _, k := range t.Keys {
+		if owner, taken := owners[string(k)]; taken {
+			return fmt.Errorf("keys: one of them is also %q's", owner)
+		}
+		owners[string(k)] = t.Id
+	}
+	if g := groups[t.ShareGroup]; g != nil && (g.Cap != t.Cap || g.Floor != t.Floor) {
+		return fmt.Errorf("cap and floor: want those of %q, which is in the same share group", g.Id)
+	}
+	ids[t.Id], groups[t.ShareGroup] = true, t
 	return nil
-}
-
-func sharesKey(a, b *ledgerv1.Tenant) bool {
-	return slices.ContainsFunc(a.Keys, func(k []byte) bool {
-		return slices.ContainsFunc(b.Keys, func(o []byte) bool { return bytes.Equal(k, o) })
-	})
 }
 
 // affordable says what a tenant must not have beside the others.
@@ -153,20 +158,21 @@ func (s *State) affordable(put *ledgerv1.Tenant) error {
 	if !known && len(s.tenants) >= maxTenants {
 		return fmt.Errorf("id: there are %d tenants already", len(s.tenants))
 	}
-	floors, counted := put.Floor, map[*shareGroup]bool{}
-	for _, t := range s.tenants {
-		if t.id() == put.Id {
-			continue
-		}
-		if sharesKey(put, t.put) {
-			return fmt.Errorf("keys: one of them is also %q's", t.id())
-		}
-		if t.put.ShareGroup != put.ShareGroup && !counted[t.in] {
-			counted[t.in] = true
-			floors += t.in.floor
+	for _, k := range put.Keys {
+		if owner, taken := s.keys[string(k)]; taken && owner != put.Id {
+			return fmt.Errorf("keys: one of them is also %q's", owner)
 		}
 	}
-	capacity := uint64(0)
+	if put.Floor == 0 {
+		return nil
+	}
+	floors, capacity := s.floors+put.Floor, uint64(0)
+	if old := s.tenant(put.Id); old != nil && old.put.ShareGroup != put.ShareGroup && len(old.in.members) == 1 {
+		floors -= old.in.floor // it leaves an empty group
+	}
+	if g := s.groups[put.ShareGroup]; g != nil {
+		floors -= g.floor
+	}
 	for _, w := range s.workers {
 		if w.session != nil {
 			capacity += w.capacity
@@ -191,12 +197,38 @@ func (s *State) enter(put *ledgerv1.Tenant) {
 	}
 	if known {
 		t.in.drop(t)
+		s.dropKeys(t)
 	}
 	t.put, t.revision, t.level, t.levelAt = put, s.revision, level, s.clockMs
 	s.group(put.ShareGroup).add(t, put.Cap, put.Floor)
 	put.Cap, put.Floor = 0, 0
+	s.addKeys(t)
 	s.tenantsAt, s.stopped = s.revision, true
 	t.touch()
+}
+
+func (s *State) addKeys(t *tenant) {
+	for _, k := range t.put.Keys {
+		s.keys[string(k)] = t.id()
+	}
+}
+
+func (s *State) dropKeys(t *tenant) {
+	for _, k := range t.put.Keys {
+		delete(s.keys, string(k))
+	}
+}
+
+// openCluster forgets that there ever were tenants: nobody is asked for a key any more.
+func (s *State) openCluster(by *session) *ledgerv1.Result {
+	switch {
+	case by.worker != nil:
+		return s.invalid("open the cluster: not a router's session")
+	case len(s.tenants) > 0:
+		return s.refuse(ledgerv1.RefusalCode_REFUSAL_CODE_CONFLICT, "there are tenants: delete them first")
+	}
+	s.tenantsAt = 0
+	return s.ok()
 }
 
 // deleteTenant forgets a tenant: what it has reserved goes on, and nobody pays for it any more.
@@ -216,6 +248,7 @@ func (s *State) deleteTenant(by *session, m *ledgerv1.DeleteTenant) *ledgerv1.Re
 	}
 	s.tenants = slices.Delete(s.tenants, i, i+1)
 	t.in.drop(t)
+	s.dropKeys(t)
 	t.touch()
 	s.tenantsAt, s.stopped = s.revision, true
 	return s.ok()

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -132,4 +133,29 @@ func BenchmarkTenants(b *testing.B) {
 		must(b, s.Apply(worker.under(end)))
 	}
 	b.ReportMetric(3*float64(cycles)/b.Elapsed().Seconds(), "commands/s")
+}
+
+// Tenants that are seeded together are one proposal, which must be one that a leader takes; their check is linear.
+func TestManyTenantsAreSeeded(t *testing.T) {
+	many := func(n, keys int) (out []*ledgerv1.Tenant) {
+		for i := range n {
+			x := &ledgerv1.Tenant{Id: fmt.Sprintf("t%06d", i)}
+			for k := range keys {
+				x.Keys = append(x.Keys, fmt.Appendf(nil, "%032d", i*keys+k))
+			}
+			out = append(out, x)
+		}
+		return out
+	}
+	if err := CheckTenants(many(16_000, 1)); err != nil {
+		t.Errorf("16,000 tenants: %v", err)
+	}
+	if err := CheckTenants(many(2000, 64)); err == nil || !strings.Contains(err.Error(), "bytes") {
+		t.Errorf("more than a proposal may have: %v", err)
+	}
+	s, router, _ := start(t)
+	must(t, s.Apply(router.under(&ledgerv1.Command{Kind: &ledgerv1.Command_SeedTenants{SeedTenants: &ledgerv1.SeedTenants{Tenants: many(2000, 2)}}})))
+	if err := s.Check(); err != nil {
+		t.Error(err)
+	}
 }

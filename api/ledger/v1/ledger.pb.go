@@ -375,6 +375,7 @@ type Command struct {
 	//	*Command_End
 	//	*Command_PutTenant
 	//	*Command_DeleteTenant
+	//	*Command_OpenCluster
 	//	*Command_SeedTenants
 	Kind          isCommand_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
@@ -553,6 +554,15 @@ func (x *Command) GetDeleteTenant() *DeleteTenant {
 	return nil
 }
 
+func (x *Command) GetOpenCluster() *OpenCluster {
+	if x != nil {
+		if x, ok := x.Kind.(*Command_OpenCluster); ok {
+			return x.OpenCluster
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetSeedTenants() *SeedTenants {
 	if x != nil {
 		if x, ok := x.Kind.(*Command_SeedTenants); ok {
@@ -626,6 +636,10 @@ type Command_DeleteTenant struct {
 	DeleteTenant *DeleteTenant `protobuf:"bytes,15,opt,name=delete_tenant,json=deleteTenant,proto3,oneof"`
 }
 
+type Command_OpenCluster struct {
+	OpenCluster *OpenCluster `protobuf:"bytes,17,opt,name=open_cluster,json=openCluster,proto3,oneof"`
+}
+
 type Command_SeedTenants struct {
 	SeedTenants *SeedTenants `protobuf:"bytes,16,opt,name=seed_tenants,json=seedTenants,proto3,oneof"`
 }
@@ -659,6 +673,8 @@ func (*Command_End) isCommand_Kind() {}
 func (*Command_PutTenant) isCommand_Kind() {}
 
 func (*Command_DeleteTenant) isCommand_Kind() {}
+
+func (*Command_OpenCluster) isCommand_Kind() {}
 
 func (*Command_SeedTenants) isCommand_Kind() {}
 
@@ -1956,6 +1972,43 @@ func (x *PutTenant) GetReplaces() uint64 {
 	return 0
 }
 
+// OpenCluster makes a ledger without tenants as if it never had any: nobody is asked for a key, and tenants may be seeded.
+type OpenCluster struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenCluster) Reset() {
+	*x = OpenCluster{}
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenCluster) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenCluster) ProtoMessage() {}
+
+func (x *OpenCluster) ProtoReflect() protoreflect.Message {
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenCluster.ProtoReflect.Descriptor instead.
+func (*OpenCluster) Descriptor() ([]byte, []int) {
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{21}
+}
+
 // DeleteTenant forgets a tenant. What runs goes on; nothing new is admitted.
 type DeleteTenant struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1966,7 +2019,7 @@ type DeleteTenant struct {
 
 func (x *DeleteTenant) Reset() {
 	*x = DeleteTenant{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[21]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1978,7 +2031,7 @@ func (x *DeleteTenant) String() string {
 func (*DeleteTenant) ProtoMessage() {}
 
 func (x *DeleteTenant) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[21]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1991,7 +2044,7 @@ func (x *DeleteTenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTenant.ProtoReflect.Descriptor instead.
 func (*DeleteTenant) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{21}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DeleteTenant) GetId() string {
@@ -2011,7 +2064,7 @@ type SeedTenants struct {
 
 func (x *SeedTenants) Reset() {
 	*x = SeedTenants{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[22]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2023,7 +2076,7 @@ func (x *SeedTenants) String() string {
 func (*SeedTenants) ProtoMessage() {}
 
 func (x *SeedTenants) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[22]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2036,7 +2089,7 @@ func (x *SeedTenants) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeedTenants.ProtoReflect.Descriptor instead.
 func (*SeedTenants) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{22}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SeedTenants) GetTenants() []*Tenant {
@@ -2066,7 +2119,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[23]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2078,7 +2131,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[23]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2091,7 +2144,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{23}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Result) GetRevision() uint64 {
@@ -2214,7 +2267,7 @@ type Ok struct {
 
 func (x *Ok) Reset() {
 	*x = Ok{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[24]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2226,7 +2279,7 @@ func (x *Ok) String() string {
 func (*Ok) ProtoMessage() {}
 
 func (x *Ok) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[24]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2239,7 +2292,7 @@ func (x *Ok) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ok.ProtoReflect.Descriptor instead.
 func (*Ok) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{24}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{25}
 }
 
 type Opened struct {
@@ -2255,7 +2308,7 @@ type Opened struct {
 
 func (x *Opened) Reset() {
 	*x = Opened{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[25]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2267,7 +2320,7 @@ func (x *Opened) String() string {
 func (*Opened) ProtoMessage() {}
 
 func (x *Opened) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[25]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2280,7 +2333,7 @@ func (x *Opened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opened.ProtoReflect.Descriptor instead.
 func (*Opened) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{25}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Opened) GetSession() uint64 {
@@ -2322,7 +2375,7 @@ type Reserved struct {
 
 func (x *Reserved) Reset() {
 	*x = Reserved{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[26]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2334,7 +2387,7 @@ func (x *Reserved) String() string {
 func (*Reserved) ProtoMessage() {}
 
 func (x *Reserved) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[26]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2347,7 +2400,7 @@ func (x *Reserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reserved.ProtoReflect.Descriptor instead.
 func (*Reserved) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{26}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Reserved) GetReservation() uint64 {
@@ -2377,7 +2430,7 @@ type OrderKey struct {
 
 func (x *OrderKey) Reset() {
 	*x = OrderKey{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[27]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2389,7 +2442,7 @@ func (x *OrderKey) String() string {
 func (*OrderKey) ProtoMessage() {}
 
 func (x *OrderKey) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[27]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2402,7 +2455,7 @@ func (x *OrderKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderKey.ProtoReflect.Descriptor instead.
 func (*OrderKey) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{27}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *OrderKey) GetRank() uint64 {
@@ -2437,7 +2490,7 @@ type Grown struct {
 
 func (x *Grown) Reset() {
 	*x = Grown{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[28]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2449,7 +2502,7 @@ func (x *Grown) String() string {
 func (*Grown) ProtoMessage() {}
 
 func (x *Grown) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[28]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2462,7 +2515,7 @@ func (x *Grown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grown.ProtoReflect.Descriptor instead.
 func (*Grown) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{28}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Grown) GetServed() bool {
@@ -2489,7 +2542,7 @@ type Gap struct {
 
 func (x *Gap) Reset() {
 	*x = Gap{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[29]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2501,7 +2554,7 @@ func (x *Gap) String() string {
 func (*Gap) ProtoMessage() {}
 
 func (x *Gap) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[29]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2514,7 +2567,7 @@ func (x *Gap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gap.ProtoReflect.Descriptor instead.
 func (*Gap) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{29}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Gap) GetLastSequence() uint64 {
@@ -2541,7 +2594,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[30]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2553,7 +2606,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[30]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2566,7 +2619,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{30}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Refusal) GetCode() RefusalCode {
@@ -2636,7 +2689,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[31]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2648,7 +2701,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[31]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2661,7 +2714,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{31}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Snapshot) GetRevision() uint64 {
@@ -2754,7 +2807,7 @@ type TenantRecord struct {
 
 func (x *TenantRecord) Reset() {
 	*x = TenantRecord{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[32]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2766,7 +2819,7 @@ func (x *TenantRecord) String() string {
 func (*TenantRecord) ProtoMessage() {}
 
 func (x *TenantRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[32]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2779,7 +2832,7 @@ func (x *TenantRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TenantRecord.ProtoReflect.Descriptor instead.
 func (*TenantRecord) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{32}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *TenantRecord) GetTenant() *Tenant {
@@ -2849,7 +2902,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[33]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2861,7 +2914,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[33]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2874,7 +2927,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{33}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Session) GetId() uint64 {
@@ -2954,7 +3007,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[34]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2966,7 +3019,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[34]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2979,7 +3032,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{34}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Worker) GetName() string {
@@ -3051,7 +3104,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[35]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3063,7 +3116,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[35]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3076,7 +3129,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{35}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Account) GetShareGroup() string {
@@ -3120,7 +3173,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[36]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3132,7 +3185,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[36]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3145,7 +3198,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{36}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Waiter) GetKey() *OrderKey {
@@ -3210,7 +3263,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[37]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3222,7 +3275,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_ledger_proto_msgTypes[37]
+	mi := &file_api_ledger_v1_ledger_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3235,7 +3288,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{37}
+	return file_api_ledger_v1_ledger_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Reservation) GetId() uint64 {
@@ -3375,7 +3428,7 @@ const file_api_ledger_v1_ledger_proto_rawDesc = "" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x14\n" +
 	"\x05acked\x18\x03 \x01(\x04R\x05acked\x122\n" +
-	"\acommand\x18\x04 \x01(\v2\x18.berth.ledger.v1.CommandR\acommand\"\x83\a\n" +
+	"\acommand\x18\x04 \x01(\v2\x18.berth.ledger.v1.CommandR\acommand\"\xc6\a\n" +
 	"\aCommand\x12+\n" +
 	"\x04noop\x18\x01 \x01(\v2\x15.berth.ledger.v1.NoopH\x00R\x04noop\x12:\n" +
 	"\tbootstrap\x18\x02 \x01(\v2\x1a.berth.ledger.v1.BootstrapH\x00R\tbootstrap\x12+\n" +
@@ -3395,6 +3448,7 @@ const file_api_ledger_v1_ledger_proto_rawDesc = "" +
 	"\n" +
 	"put_tenant\x18\x0e \x01(\v2\x1a.berth.ledger.v1.PutTenantH\x00R\tputTenant\x12D\n" +
 	"\rdelete_tenant\x18\x0f \x01(\v2\x1d.berth.ledger.v1.DeleteTenantH\x00R\fdeleteTenant\x12A\n" +
+	"\fopen_cluster\x18\x11 \x01(\v2\x1c.berth.ledger.v1.OpenClusterH\x00R\vopenCluster\x12A\n" +
 	"\fseed_tenants\x18\x10 \x01(\v2\x1c.berth.ledger.v1.SeedTenantsH\x00R\vseedTenantsB\x06\n" +
 	"\x04kind\"\x06\n" +
 	"\x04Noop\"E\n" +
@@ -3500,7 +3554,8 @@ const file_api_ledger_v1_ledger_proto_rawDesc = "" +
 	" \x03(\fR\x04keys\"X\n" +
 	"\tPutTenant\x12/\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x17.berth.ledger.v1.TenantR\x06tenant\x12\x1a\n" +
-	"\breplaces\x18\x02 \x01(\x04R\breplaces\"\x1e\n" +
+	"\breplaces\x18\x02 \x01(\x04R\breplaces\"\r\n" +
+	"\vOpenCluster\"\x1e\n" +
 	"\fDeleteTenant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"@\n" +
 	"\vSeedTenants\x121\n" +
@@ -3658,7 +3713,7 @@ func file_api_ledger_v1_ledger_proto_rawDescGZIP() []byte {
 }
 
 var file_api_ledger_v1_ledger_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_api_ledger_v1_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_api_ledger_v1_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_api_ledger_v1_ledger_proto_goTypes = []any{
 	(FinishReason)(0),     // 0: berth.ledger.v1.FinishReason
 	(RefusalCode)(0),      // 1: berth.ledger.v1.RefusalCode
@@ -3684,23 +3739,24 @@ var file_api_ledger_v1_ledger_proto_goTypes = []any{
 	(*End)(nil),           // 21: berth.ledger.v1.End
 	(*Tenant)(nil),        // 22: berth.ledger.v1.Tenant
 	(*PutTenant)(nil),     // 23: berth.ledger.v1.PutTenant
-	(*DeleteTenant)(nil),  // 24: berth.ledger.v1.DeleteTenant
-	(*SeedTenants)(nil),   // 25: berth.ledger.v1.SeedTenants
-	(*Result)(nil),        // 26: berth.ledger.v1.Result
-	(*Ok)(nil),            // 27: berth.ledger.v1.Ok
-	(*Opened)(nil),        // 28: berth.ledger.v1.Opened
-	(*Reserved)(nil),      // 29: berth.ledger.v1.Reserved
-	(*OrderKey)(nil),      // 30: berth.ledger.v1.OrderKey
-	(*Grown)(nil),         // 31: berth.ledger.v1.Grown
-	(*Gap)(nil),           // 32: berth.ledger.v1.Gap
-	(*Refusal)(nil),       // 33: berth.ledger.v1.Refusal
-	(*Snapshot)(nil),      // 34: berth.ledger.v1.Snapshot
-	(*TenantRecord)(nil),  // 35: berth.ledger.v1.TenantRecord
-	(*Session)(nil),       // 36: berth.ledger.v1.Session
-	(*Worker)(nil),        // 37: berth.ledger.v1.Worker
-	(*Account)(nil),       // 38: berth.ledger.v1.Account
-	(*Waiter)(nil),        // 39: berth.ledger.v1.Waiter
-	(*Reservation)(nil),   // 40: berth.ledger.v1.Reservation
+	(*OpenCluster)(nil),   // 24: berth.ledger.v1.OpenCluster
+	(*DeleteTenant)(nil),  // 25: berth.ledger.v1.DeleteTenant
+	(*SeedTenants)(nil),   // 26: berth.ledger.v1.SeedTenants
+	(*Result)(nil),        // 27: berth.ledger.v1.Result
+	(*Ok)(nil),            // 28: berth.ledger.v1.Ok
+	(*Opened)(nil),        // 29: berth.ledger.v1.Opened
+	(*Reserved)(nil),      // 30: berth.ledger.v1.Reserved
+	(*OrderKey)(nil),      // 31: berth.ledger.v1.OrderKey
+	(*Grown)(nil),         // 32: berth.ledger.v1.Grown
+	(*Gap)(nil),           // 33: berth.ledger.v1.Gap
+	(*Refusal)(nil),       // 34: berth.ledger.v1.Refusal
+	(*Snapshot)(nil),      // 35: berth.ledger.v1.Snapshot
+	(*TenantRecord)(nil),  // 36: berth.ledger.v1.TenantRecord
+	(*Session)(nil),       // 37: berth.ledger.v1.Session
+	(*Worker)(nil),        // 38: berth.ledger.v1.Worker
+	(*Account)(nil),       // 39: berth.ledger.v1.Account
+	(*Waiter)(nil),        // 40: berth.ledger.v1.Waiter
+	(*Reservation)(nil),   // 41: berth.ledger.v1.Reservation
 }
 var file_api_ledger_v1_ledger_proto_depIdxs = []int32{
 	4,  // 0: berth.ledger.v1.Entry.proposals:type_name -> berth.ledger.v1.Proposal
@@ -3719,40 +3775,41 @@ var file_api_ledger_v1_ledger_proto_depIdxs = []int32{
 	19, // 13: berth.ledger.v1.Command.return_pages:type_name -> berth.ledger.v1.Return
 	21, // 14: berth.ledger.v1.Command.end:type_name -> berth.ledger.v1.End
 	23, // 15: berth.ledger.v1.Command.put_tenant:type_name -> berth.ledger.v1.PutTenant
-	24, // 16: berth.ledger.v1.Command.delete_tenant:type_name -> berth.ledger.v1.DeleteTenant
-	25, // 17: berth.ledger.v1.Command.seed_tenants:type_name -> berth.ledger.v1.SeedTenants
-	11, // 18: berth.ledger.v1.Register.info:type_name -> berth.ledger.v1.WorkerInfo
-	12, // 19: berth.ledger.v1.WorkerInfo.geometry:type_name -> berth.ledger.v1.Geometry
-	20, // 20: berth.ledger.v1.Return.accounts:type_name -> berth.ledger.v1.Returned
-	0,  // 21: berth.ledger.v1.End.reason:type_name -> berth.ledger.v1.FinishReason
-	20, // 22: berth.ledger.v1.End.accounts:type_name -> berth.ledger.v1.Returned
-	22, // 23: berth.ledger.v1.PutTenant.tenant:type_name -> berth.ledger.v1.Tenant
-	22, // 24: berth.ledger.v1.SeedTenants.tenants:type_name -> berth.ledger.v1.Tenant
-	27, // 25: berth.ledger.v1.Result.ok:type_name -> berth.ledger.v1.Ok
-	33, // 26: berth.ledger.v1.Result.refusal:type_name -> berth.ledger.v1.Refusal
-	32, // 27: berth.ledger.v1.Result.gap:type_name -> berth.ledger.v1.Gap
-	28, // 28: berth.ledger.v1.Result.opened:type_name -> berth.ledger.v1.Opened
-	29, // 29: berth.ledger.v1.Result.reserved:type_name -> berth.ledger.v1.Reserved
-	31, // 30: berth.ledger.v1.Result.grown:type_name -> berth.ledger.v1.Grown
-	30, // 31: berth.ledger.v1.Reserved.key:type_name -> berth.ledger.v1.OrderKey
-	1,  // 32: berth.ledger.v1.Refusal.code:type_name -> berth.ledger.v1.RefusalCode
-	36, // 33: berth.ledger.v1.Snapshot.sessions:type_name -> berth.ledger.v1.Session
-	37, // 34: berth.ledger.v1.Snapshot.workers:type_name -> berth.ledger.v1.Worker
-	40, // 35: berth.ledger.v1.Snapshot.reservations:type_name -> berth.ledger.v1.Reservation
-	35, // 36: berth.ledger.v1.Snapshot.tenants:type_name -> berth.ledger.v1.TenantRecord
-	22, // 37: berth.ledger.v1.TenantRecord.tenant:type_name -> berth.ledger.v1.Tenant
-	26, // 38: berth.ledger.v1.Session.results:type_name -> berth.ledger.v1.Result
-	11, // 39: berth.ledger.v1.Worker.info:type_name -> berth.ledger.v1.WorkerInfo
-	38, // 40: berth.ledger.v1.Worker.accounts:type_name -> berth.ledger.v1.Account
-	39, // 41: berth.ledger.v1.Worker.waiters:type_name -> berth.ledger.v1.Waiter
-	30, // 42: berth.ledger.v1.Waiter.key:type_name -> berth.ledger.v1.OrderKey
-	30, // 43: berth.ledger.v1.Reservation.key:type_name -> berth.ledger.v1.OrderKey
-	2,  // 44: berth.ledger.v1.Reservation.state:type_name -> berth.ledger.v1.ReservationState
-	45, // [45:45] is the sub-list for method output_type
-	45, // [45:45] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	25, // 16: berth.ledger.v1.Command.delete_tenant:type_name -> berth.ledger.v1.DeleteTenant
+	24, // 17: berth.ledger.v1.Command.open_cluster:type_name -> berth.ledger.v1.OpenCluster
+	26, // 18: berth.ledger.v1.Command.seed_tenants:type_name -> berth.ledger.v1.SeedTenants
+	11, // 19: berth.ledger.v1.Register.info:type_name -> berth.ledger.v1.WorkerInfo
+	12, // 20: berth.ledger.v1.WorkerInfo.geometry:type_name -> berth.ledger.v1.Geometry
+	20, // 21: berth.ledger.v1.Return.accounts:type_name -> berth.ledger.v1.Returned
+	0,  // 22: berth.ledger.v1.End.reason:type_name -> berth.ledger.v1.FinishReason
+	20, // 23: berth.ledger.v1.End.accounts:type_name -> berth.ledger.v1.Returned
+	22, // 24: berth.ledger.v1.PutTenant.tenant:type_name -> berth.ledger.v1.Tenant
+	22, // 25: berth.ledger.v1.SeedTenants.tenants:type_name -> berth.ledger.v1.Tenant
+	28, // 26: berth.ledger.v1.Result.ok:type_name -> berth.ledger.v1.Ok
+	34, // 27: berth.ledger.v1.Result.refusal:type_name -> berth.ledger.v1.Refusal
+	33, // 28: berth.ledger.v1.Result.gap:type_name -> berth.ledger.v1.Gap
+	29, // 29: berth.ledger.v1.Result.opened:type_name -> berth.ledger.v1.Opened
+	30, // 30: berth.ledger.v1.Result.reserved:type_name -> berth.ledger.v1.Reserved
+	32, // 31: berth.ledger.v1.Result.grown:type_name -> berth.ledger.v1.Grown
+	31, // 32: berth.ledger.v1.Reserved.key:type_name -> berth.ledger.v1.OrderKey
+	1,  // 33: berth.ledger.v1.Refusal.code:type_name -> berth.ledger.v1.RefusalCode
+	37, // 34: berth.ledger.v1.Snapshot.sessions:type_name -> berth.ledger.v1.Session
+	38, // 35: berth.ledger.v1.Snapshot.workers:type_name -> berth.ledger.v1.Worker
+	41, // 36: berth.ledger.v1.Snapshot.reservations:type_name -> berth.ledger.v1.Reservation
+	36, // 37: berth.ledger.v1.Snapshot.tenants:type_name -> berth.ledger.v1.TenantRecord
+	22, // 38: berth.ledger.v1.TenantRecord.tenant:type_name -> berth.ledger.v1.Tenant
+	27, // 39: berth.ledger.v1.Session.results:type_name -> berth.ledger.v1.Result
+	11, // 40: berth.ledger.v1.Worker.info:type_name -> berth.ledger.v1.WorkerInfo
+	39, // 41: berth.ledger.v1.Worker.accounts:type_name -> berth.ledger.v1.Account
+	40, // 42: berth.ledger.v1.Worker.waiters:type_name -> berth.ledger.v1.Waiter
+	31, // 43: berth.ledger.v1.Waiter.key:type_name -> berth.ledger.v1.OrderKey
+	31, // 44: berth.ledger.v1.Reservation.key:type_name -> berth.ledger.v1.OrderKey
+	2,  // 45: berth.ledger.v1.Reservation.state:type_name -> berth.ledger.v1.ReservationState
+	46, // [46:46] is the sub-list for method output_type
+	46, // [46:46] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_api_ledger_v1_ledger_proto_init() }
@@ -3776,9 +3833,10 @@ func file_api_ledger_v1_ledger_proto_init() {
 		(*Command_End)(nil),
 		(*Command_PutTenant)(nil),
 		(*Command_DeleteTenant)(nil),
+		(*Command_OpenCluster)(nil),
 		(*Command_SeedTenants)(nil),
 	}
-	file_api_ledger_v1_ledger_proto_msgTypes[23].OneofWrappers = []any{
+	file_api_ledger_v1_ledger_proto_msgTypes[24].OneofWrappers = []any{
 		(*Result_Ok)(nil),
 		(*Result_Refusal)(nil),
 		(*Result_Gap)(nil),
@@ -3792,7 +3850,7 @@ func file_api_ledger_v1_ledger_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_ledger_v1_ledger_proto_rawDesc), len(file_api_ledger_v1_ledger_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   38,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
