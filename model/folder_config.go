@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // checkpoint is how a class of transformers names and stores what an architecture describes.
@@ -16,6 +17,8 @@ type checkpoint struct {
 	sandwich    bool    // GGUF too calls post_attention_layernorm by its place, not as the norm before feed-forward
 	window      bool    // sliding_window counts; the classes without it have one only with use_sliding_window
 	biases      bool    // attention_bias is true; else false
+	queryScalar float64 // query_pre_attn_scalar where the configuration has none; 0: the class does not know it
+	period      int64   // every how many layers one is full, where the class reads sliding_window_pattern; 0: it does not
 }
 
 // checkpoints are the classes that Berth reads, by config.json's architectures.
@@ -28,9 +31,9 @@ var checkpoints = map[string]checkpoint{
 	"Qwen2ForCausalLM":    {arch: "qwen2", activation: "silu", ropeTheta: 1e4},
 	"Qwen3ForCausalLM":    {arch: "qwen3", activation: "silu", ropeTheta: 1e4},
 	"Gemma2ForCausalLM": {arch: "gemma2", activation: "gelu_pytorch_tanh", ropeTheta: 1e4, normPlusOne: true,
-		sandwich: true, window: true},
+		sandwich: true, window: true, queryScalar: 256},
 	"Gemma3ForCausalLM": {arch: "gemma3", activation: "gelu_pytorch_tanh", ropeTheta: 1e6, normPlusOne: true,
-		sandwich: true, window: true},
+		sandwich: true, window: true, queryScalar: 256, period: 6},
 }
 
 // sizes are the configuration's integers and the keys that they become.
@@ -126,11 +129,21 @@ func (c *configReader) translate(kind checkpoint) {
 		c.set("swiglu_limit", floatValue("config.json: swiglu_limit", x))
 	}
 	c.experts(kind)
-	if c.get("query_pre_attn_scalar", &x) {
+	if x = kind.queryScalar; x > 0 { // other classes do not know the field
+		c.get("query_pre_attn_scalar", &x)
+		if !(x > 0) {
+			c.fail("query_pre_attn_scalar", "is %g, want more than 0", x)
+		}
 		c.set("attention.scale", doubleValue("config.json: query_pre_attn_scalar", 1/math.Sqrt(x)))
 	}
 	for _, limit := range []string{"attn_logit_softcapping", "final_logit_softcapping"} {
+		if kind.queryScalar == 0 {
+			break
+		}
 		if c.get(limit, &x) {
+			if !(x > 0) { // transformers divides by it; null is none
+				c.fail(limit, "is %g, want more than 0, or null for none", x)
+			}
 			c.set(limit, floatValue("config.json: "+limit, x))
 		} else if _, has := c.fields[limit]; has {
 			c.set(limit, floatValue("config.json: "+limit, 0)) // null: none, not the default of files
@@ -200,13 +213,33 @@ func (c *configReader) windows(kind checkpoint) {
 	if !kind.window || !c.get("sliding_window", &window) {
 		return
 	}
+	if window < 1 {
+		c.fail("sliding_window", "is %d, want 1 or more, or null for none", window)
+	}
+	if kind.arch == "phi3" && slices.Contains(sliding, false) {
+		c.fail("layer_types", "this class has a window in all layers or in none")
+	}
+	c.patterns(kind, len(sliding) > 0)
 	c.set("attention.sliding_window", integerValue("config.json: sliding_window", window))
 	var period int64
 	if len(sliding) > 0 {
 		v := boolValue("config.json: layer_types", sliding...)
 		v.array = true
 		c.set("attention.sliding_window_pattern", v)
-	} else if c.get("sliding_window_pattern", &period) || c.get("_sliding_window_pattern", &period) {
+	} else if kind.period > 0 && c.get("sliding_window_pattern", &period) {
 		c.set("attention.sliding_window_pattern", integerValue("config.json: sliding_window_pattern", period))
+	}
+}
+
+// patterns refuses periods of sliding layers that a class reads otherwise than they say; where it has layer_types, or does
+// not know the field, they mean nothing.
+func (c *configReader) patterns(kind checkpoint, typed bool) {
+	usual := map[string]int64{"gemma2": 2, "gemma3": 6}[kind.arch]
+	for _, field := range []string{"_sliding_window_pattern", "sliding_window_pattern"} {
+		var period int64
+		known := field == "sliding_window_pattern" && kind.period > 0
+		if usual > 0 && !typed && !known && c.get(field, &period) && period != usual {
+			c.fail(field, "%d is not read by this class: say layer_types", period)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package model
 import (
 	"encoding/json"
 	"math"
+	"reflect"
 )
 
 // maxHead bounds what a configuration, or a file's keys, can make factors of rope allocate.
@@ -33,6 +34,7 @@ type ropeFields struct {
 // rope sets the bases and the scaling of full and sliding layers.
 func (c *configReader) rope(kind checkpoint) {
 	full, sliding := ropeFields{}, ropeFields{}
+	c.ropeConflicts(kind)
 	if c.get("rope_parameters", &full) {
 		if full.Full != nil || full.Sliding != nil {
 			parts := full
@@ -42,14 +44,13 @@ func (c *configReader) rope(kind checkpoint) {
 		}
 	} else {
 		c.get("rope_scaling", &full)
-		var base float64
-		if c.get("rope_theta", &base) {
-			full.Theta = &base
-		}
-		var local float64
-		if c.get("rope_local_base_freq", &local) {
-			sliding.Theta = &local
-		}
+	}
+	var base, local float64
+	if full.Theta == nil && c.get("rope_theta", &base) { // what stands inside is first, in transformers too
+		full.Theta = &base
+	}
+	if sliding.Theta == nil && c.get("rope_local_base_freq", &local) {
+		sliding.Theta = &local
 	}
 	if full.Theta == nil {
 		full.Theta = &kind.ropeTheta
@@ -65,6 +66,27 @@ func (c *configReader) rope(kind checkpoint) {
 		c.fail("rope_parameters", "partial_rotary_factor %g is not supported", *full.Partial)
 	}
 	c.scaling(&full)
+}
+
+// ropeConflicts refuses what transformers resolves by its releases' own rules, and what only its full layers would get.
+func (c *configReader) ropeConflicts(kind checkpoint) {
+	var scaling, parameters map[string]any
+	scaled, given := c.get("rope_scaling", &scaling), c.get("rope_parameters", &parameters)
+	if scaled && given && !reflect.DeepEqual(scaling, parameters) {
+		c.fail("rope_scaling", "differs from rope_parameters: leave one of them out")
+	}
+	if !scaled && !given && kind.arch == "gpt-oss" {
+		c.fail("rope_scaling", "is absent, which means this class's own yarn: say it")
+	}
+	flat := scaling
+	if given {
+		flat = parameters
+	}
+	_, full := flat["full_attention"]
+	_, local := flat["sliding_attention"]
+	if kind.arch == "gemma3" && len(flat) > 0 && !full && !local {
+		c.fail("rope_parameters", "scales full layers alone in this class: say it for full_attention and sliding_attention")
+	}
 }
 
 func (c *configReader) part(raw json.RawMessage, into *ropeFields) {

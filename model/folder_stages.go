@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // stage is a part of tokenizer.json's way from text to tokens, or a sequence of them; the fields are those of every
@@ -31,6 +32,9 @@ type stage struct {
 	PrefixSpace bool              `json:"add_prefix_space"`
 	UseRegex    *bool             `json:"use_regex"`
 	Single      []json.RawMessage `json:"single"`
+	Decoders    []stage           `json:"decoders"`
+	Start       int               `json:"start"`
+	Stop        int               `json:"stop"`
 }
 
 // flat is the stages of a sequence, or the one there is.
@@ -39,28 +43,71 @@ func (s *stage) flat() []stage {
 		return nil
 	}
 	if s.Kind == "Sequence" {
-		return slices.Concat(s.Normalizers, s.PreTokenizers, s.Processors)
+		return slices.Concat(s.Normalizers, s.PreTokenizers, s.Processors, s.Decoders)
 	}
 	return []stage{*s}
 }
 
-// template tells whether a post-processor puts a token before or after a text; says is false if it has no template.
-func (s *stage) template() (begins, ends, says bool) {
-	for _, p := range s.flat() {
-		if p.Kind != "TemplateProcessing" {
+// template tells whether the post-processor puts the beginning token before a text; says is false if it has no template.
+// What it puts elsewhere, or in its place, is refused.
+func (v *vocabulary) template() (begins, says bool) {
+	for _, p := range v.json.PostProcessor.flat() {
+		switch {
+		case p.Kind == "ByteLevel": // it moves offsets alone
+			continue
+		case p.Kind != "TemplateProcessing" || says:
+			v.fail("post_processor %.32q is not supported, only one TemplateProcessing is", p.Kind)
 			continue
 		}
 		says = true
-		for i, raw := range p.Single {
+		after := false
+		for _, raw := range p.Single {
 			var piece struct {
-				Special json.RawMessage `json:"SpecialToken"`
+				Special *struct {
+					ID string `json:"id"`
+				} `json:"SpecialToken"`
 			}
-			if json.Unmarshal(raw, &piece) == nil && piece.Special != nil {
-				begins, ends = begins || i == 0, ends || i > 0
+			switch {
+			case json.Unmarshal(raw, &piece) != nil || piece.Special == nil:
+				after = true
+			case after:
+				v.fail("post_processor: %.64q after a text is not supported", piece.Special.ID)
+			case begins:
+				v.fail("post_processor: more than one token before a text is not supported")
+			case piece.Special.ID != string(v.config.BOS):
+				v.fail("post_processor: %.64q before a text is not supported, only the bos_token %.64q is", piece.Special.ID,
+					string(v.config.BOS))
+			default:
+				begins = true
 			}
 		}
 	}
-	return begins, ends, says
+	return begins, says
+}
+
+// decodes refuses a decoder that gives other text than the tokens' own: spaces for marks, bytes for byte tokens and, if
+// encoding puts a space in front, without it.
+func (v *vocabulary) decodes(prefix bool) {
+	list := v.json.Decoder.flat()
+	if v.json.Decoder == nil || len(list) == 0 {
+		return // transformers' own classes then do the same
+	}
+	stripped := false
+	var kinds []string
+	for _, d := range list {
+		kinds = append(kinds, d.Kind)
+		switch {
+		case d.Kind == "Strip":
+			stripped = d.Content == " " && d.Start == 1 && d.Stop == 0
+		case d.Kind == "Replace" && (d.Pattern.String != "\u2581" || d.Content != " "):
+			kinds = append(kinds, "of other texts")
+		}
+	}
+	plain := slices.Equal(kinds, []string{"Replace", "ByteFallback", "Fuse"}) && !prefix
+	strips := slices.Equal(kinds, []string{"Replace", "ByteFallback", "Fuse", "Strip"}) && prefix && stripped
+	if !plain && !strips {
+		v.fail("decoder %.200q is not supported where encoding puts a space in front: %v", strings.Join(kinds, ", "), prefix)
+	}
 }
 
 // A byte-level vocabulary is known by how it cuts words: endings are those that English contracts.
@@ -164,8 +211,8 @@ func (v *vocabulary) sentencePiece() {
 	for _, p := range v.json.PreTokenizer.flat() {
 		switch {
 		case p.Kind == "Split" && p.Pattern.String == " ": // after the replacement there is no space to split at
-		case p.Kind == "Metaspace" && p.Scheme != "first" && p.Replacement == "\u2581" && p.Split != nil && !*p.Split:
-			marked, prefix = true, p.Scheme == "always"
+		case p.Kind == "Metaspace" && p.Scheme == "never" && p.Replacement == "\u2581" && p.Split != nil && !*p.Split:
+			marked = true // "always" puts no space before one, unlike SentencePiece
 		default:
 			v.fail("pre_tokenizer %.32q is not supported", p.Kind)
 		}
@@ -173,6 +220,7 @@ func (v *vocabulary) sentencePiece() {
 	if !marked || !m.ByteFallback {
 		v.fail("a vocabulary that is neither ByteLevel nor SentencePiece-style with byte_fallback is not supported")
 	}
+	v.decodes(prefix)
 	scores := make([]float32, len(v.tokens))
 	for i := range scores {
 		scores[i] = -float32(len(m.Merges) + 1)

@@ -231,6 +231,10 @@ func TestFolderRefuses(t *testing.T) {
 		{"gemma3", "final_logit_softcapping", 30, "final_logit_softcapping: a soft cap of 30 is not supported"},
 		{"gemma3", "sliding_window", nil, "sliding_window: is absent"},
 		{"gemma3", "sliding_window", 0, "sliding_window: is 0"},
+		{"gemma3", "rope_scaling", map[string]any{"rope_type": "linear", "factor": 8}, "scales full layers alone"},
+		{"gemma3", "rope_scaling", map[string]any{"rope_type": "yarn", "factor": 2, "truncate": false}, "scales full layers alone"},
+		{"gemma3", "query_pre_attn_scalar", 0, "is 0, want more than 0"},
+		{"gemma2", "attn_logit_softcapping", 0.0, "is 0, want more than 0"},
 		{"gemma3", "layer_types", []string{"full_attention"}, "1 flags for 6 layers"},
 		{"gemma3", "layer_types", []string{"chunked_attention"}, `layer_types: "chunked_attention" is not supported`},
 		{"qwen3", "layer_types", []string{"sliding_attention"}, "not supported"},
@@ -249,7 +253,8 @@ func TestFolderRefusesExperts(t *testing.T) {
 			"long_factor": []int{2}}, "factor 7 = 0"},
 		{"phi3", "num_key_value_heads", 1, "has shape [64 128], want [64 96]"},
 		{"phi3", "intermediate_size", 128, "has shape"},
-		{"phi3", "sliding_window", -1, "sliding_window: is no integer"},
+		{"phi3", "sliding_window", -1, "sliding_window: is -1, want 1"},
+		{"phi3", "sliding_window", 0, "sliding_window: is 0, want 1"},
 		{"qwen3moe", "num_experts", nil, "expert_count: is absent"},
 		{"qwen3moe", "num_experts", 7, "has shape [64 8], want [64 7]"},
 		{"qwen3moe", "num_experts", 9, "has shape [64 8], want [64 9]"},
@@ -267,6 +272,7 @@ func TestFolderRefusesExperts(t *testing.T) {
 		{"gptoss", "swiglu_alpha", 1.5, "swiglu_alpha: 1.5 is not supported"},
 		{"gptoss", "num_local_experts", 5, "want [64 5]"},
 		{"gptoss", "sliding_window", nil, "sliding_window: is absent"},
+		{"gptoss", "rope_scaling", nil, "this class's own yarn"},
 		{"gptoss", "architectures", []string{"Qwen3MoeForCausalLM"}, "attention_bias: true is not supported"},
 	})
 }

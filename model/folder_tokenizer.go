@@ -31,6 +31,7 @@ type tokenizerJSON struct {
 	Normalizer    *stage       `json:"normalizer"`
 	PreTokenizer  *stage       `json:"pre_tokenizer"`
 	PostProcessor *stage       `json:"post_processor"`
+	Decoder       *stage       `json:"decoder"`
 	Model         bpeModel     `json:"model"`
 }
 
@@ -267,7 +268,8 @@ func (v *vocabulary) specials(config map[string]json.RawMessage) {
 			v.set("ggml."+s.key+"_token_id", integerValue("config.json: "+s.field, int64(id)))
 		}
 	}
-	begins, ends, says := v.json.PostProcessor.template()
+	begins, says := v.template()
+	ends := false
 	if !says {
 		begins, ends = c.AddBOS != nil && *c.AddBOS, c.AddEOS
 	}
