@@ -51,4 +51,7 @@ bench: build ## benchmarks against llama.cpp on this machine (builds it once int
 soak: ## the long runs
 	$(GO) test -tags soak -timeout 60m -v ./cpu ./backendtest ./model ./kvpool ./consensus/... ./sim
 
-.PHONY: help setup build demo up test race lint golangci gen gen-check deploy-check fuzz bench soak
+soak-chaos: build ## real processes, killed, paused, cut off, with full and wiped disks, by seed (SEEDS=20); mounts tmpfs, so as root
+	$(GO) test -count=1 -tags 'e2e chaos' -timeout 90m -v ./e2e -run TestChaos -seeds $(or $(SEEDS),20)
+
+.PHONY: help setup build demo up test race lint golangci gen gen-check deploy-check fuzz bench soak soak-chaos

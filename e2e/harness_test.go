@@ -35,25 +35,9 @@ type process struct {
 func spawn(t *testing.T, name, bin string, args ...string) *process {
 	t.Helper()
 	dir := t.TempDir()
-	p := &process{t: t, name: name, log: filepath.Join(dir, "log"), ended: make(chan struct{})}
 	addrs := filepath.Join(dir, "addrs")
-	out, err := os.Create(p.log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.cmd = exec.Command(filepath.Join("..", "bin", bin), append(args, "--addr-file", addrs)...)
-	p.cmd.Stdout, p.cmd.Stderr = out, out
-	if err := p.cmd.Start(); err != nil {
-		t.Fatalf("%v: run `make build` first", err)
-	}
-	go func() { p.cmd.Wait(); out.Close(); close(p.ended) }()
-	t.Cleanup(func() {
-		p.kill()
-		if t.Failed() {
-			raw, _ := os.ReadFile(p.log)
-			t.Logf("log of %s:\n%s", name, raw[max(0, len(raw)-4000):])
-		}
-	})
+	p := launch(t, bin, append(args, "--addr-file", addrs)...)
+	p.name = name
 	await(t, name+"'s addresses", time.Minute, func() error {
 		select {
 		case <-p.ended:
@@ -66,6 +50,30 @@ func spawn(t *testing.T, name, bin string, args ...string) *process {
 			return err
 		}
 		return json.Unmarshal(raw, &p.addrs)
+	})
+	return p
+}
+
+// launch starts a program, which ends with the test.
+func launch(t *testing.T, bin string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, name: bin, log: filepath.Join(t.TempDir(), "log"), ended: make(chan struct{})}
+	out, err := os.Create(p.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cmd = exec.Command(filepath.Join("..", "bin", bin), args...)
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	if err := p.cmd.Start(); err != nil {
+		t.Fatalf("%v: run `make build` first", err)
+	}
+	go func() { p.cmd.Wait(); out.Close(); close(p.ended) }()
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() {
+			raw, _ := os.ReadFile(p.log)
+			t.Logf("log of %s:\n%s", p.name, raw[max(0, len(raw)-4000):])
+		}
 	})
 	return p
 }
