@@ -11,7 +11,7 @@ func (p *Pool) Check() error {
 	holders, core, owner := p.recount()
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	charged := make([]int, len(p.accounts))
+	charged, leaving := make([]int, len(p.accounts)), make([]int, len(p.accounts))
 	for i := range p.pages {
 		pg := &p.pages[i]
 		if pg.holders != holders[i] || pg.core != core[i] {
@@ -19,6 +19,9 @@ func (p *Pool) Check() error {
 		}
 		if pg.charge != nobody {
 			charged[pg.charge]++
+			if pg.where == inLimbo {
+				leaving[pg.charge]++
+			}
 		}
 		if err := p.checkPlace(PageID(i), owner[i]); err != nil {
 			faults = append(faults, err)
@@ -27,6 +30,9 @@ func (p *Pool) Check() error {
 	grants := 0
 	for a, acc := range p.accounts {
 		grants += acc.grant
+		if acc.leaving != leaving[a] {
+			fault("K5: account %d says that %d pages leave, it is %d", a, acc.leaving, leaving[a])
+		}
 		if acc.charged != charged[a] || acc.charged > acc.grant {
 			fault("K3: account %d says %d charged, its pages are %d, its grant %d", a, acc.charged, charged[a], acc.grant)
 		}

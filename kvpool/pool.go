@@ -34,6 +34,7 @@ type Pool struct {
 type account struct {
 	grant   int
 	charged int
+	leaving int // of charged, those that nobody holds and a step in flight may touch
 }
 
 // page is the state of one physical page.
@@ -122,6 +123,9 @@ func (p *Pool) SetGrant(a AccountID, n int) error {
 // Room is how many more pages a's branches can take.
 func (p *Pool) Room(a AccountID) int { return p.accounts[a].grant - p.accounts[a].charged }
 
+// Leaving is how many of a's pages come free once the steps in flight have retired, if nobody takes them up again.
+func (p *Pool) Leaving(a AccountID) int { return p.accounts[a].leaving }
+
 // Charged is how many pages a holds.
 func (p *Pool) Charged(a AccountID) int { return p.accounts[a].charged }
 
@@ -174,6 +178,9 @@ func (p *Pool) hold(id PageID, a AccountID, core bool) {
 	if pg.where == inIdle {
 		p.idle.remove(p.pages, id)
 	}
+	if pg.where == inLimbo {
+		p.accounts[pg.charge].leaving--
+	}
 	pg.where = inUse // an entry of the page in limbo is stale now, and skipped
 	pg.holders++
 	p.held++
@@ -207,6 +214,7 @@ func (p *Pool) drop(id PageID, core bool) {
 	case pg.holders == 0 && p.begun > p.retired:
 		p.letGoes++
 		pg.where, pg.letGo = inLimbo, p.letGoes
+		p.accounts[pg.charge].leaving++
 		p.limbo = append(p.limbo, limboPage{id, p.begun, p.letGoes})
 	case pg.holders == 0:
 		p.settle(id)
@@ -252,6 +260,7 @@ func (p *Pool) Retire(step uint64) {
 	n := 0
 	for n < len(p.limbo) && p.limbo[n].step <= step {
 		if pg := &p.pages[p.limbo[n].page]; pg.where == inLimbo && pg.letGo == p.limbo[n].letGo {
+			p.accounts[pg.charge].leaving--
 			p.settle(p.limbo[n].page)
 		}
 		n++

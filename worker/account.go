@@ -1,6 +1,9 @@
 package worker
 
 import (
+	"errors"
+	"fmt"
+
 	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
 	"github.com/berthd/berth/kvpool"
 )
@@ -13,6 +16,7 @@ type account struct {
 	taken    uint64  // pages of reservations that arrived
 	grown    uint64  // pages that waiters and growths were served, as the ledger says
 	returned uint64  // pages given back
+	doubted  uint64  // of taken, those of reservations whose claim has no answer: they may never have been granted
 	told     uint64  // of returned, what a proposal has carried
 	short    *branch // in this step's schedule: the first of its branches that wants pages, nil if none
 	soon     int     // pages that its branches will want within a block
@@ -24,20 +28,29 @@ type account struct {
 // grant is what the account may charge (W2).
 func (a *account) grant() int { return int(a.taken + a.grown - a.returned) }
 
-// giveBack returns n pages of room to the ledger, by the next proposal.
-func (a *account) giveBack(p *kvpool.Pool, n int) {
+// errImpossible says that what the ledger or a router said cannot be: the counters would break a rule of the pool. It ends
+// the incarnation, and never the process.
+var errImpossible = errors.New("the ledger's pages and the worker's do not agree")
+
+// giveBack returns up to n pages of room to the ledger, by the next proposal, and says how many. Those of reservations that
+// are not claimed stay: the ledger may have granted none of them.
+func (a *account) giveBack(p *kvpool.Pool, n int) int {
+	n = min(n, p.Room(a.id), a.grant()-int(a.doubted))
 	if n <= 0 {
-		return
+		return 0
 	}
 	a.returned += uint64(n)
-	mustGrant(p, a)
+	if err := p.SetGrant(a.id, a.grant()); err != nil {
+		panic("worker: " + err.Error()) // a smaller grant that holds what is charged
+	}
+	return n
 }
 
-// mustGrant makes the pool's grant what the counters say. It cannot fail while the ledger keeps A3 and the worker gives
-// back only room.
-func mustGrant(p *kvpool.Pool, a *account) {
-	if err := p.SetGrant(a.id, a.grant()); err != nil {
-		panic("worker: " + err.Error())
+// regrant makes the pool's grant what the counters say. It fails only if a peer has said what cannot be, and the
+// incarnation ends then.
+func (e *engine) regrant(a *account) {
+	if err := e.pool.SetGrant(a.id, a.grant()); err != nil && e.fault == nil {
+		e.fault = fmt.Errorf("%w: share group %q: %w", errImpossible, a.group, err)
 	}
 }
 

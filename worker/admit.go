@@ -17,12 +17,17 @@ func (e *engine) admit(q *request) error {
 	if e.spent.has(r.Reservation) || e.byID[r.Reservation] != nil {
 		return &RefusedError{r.Reservation, "it was given up, or is here already"}
 	}
+	if e.slots+q.slots > e.maxSlots {
+		return &RefusedError{r.Reservation, fmt.Sprintf("%d of the worker's %d slots are taken", e.slots, e.maxSlots)}
+	}
 	q.account = e.account(r.ShareGroup)
 	q.account.taken += r.Pages
 	if err := e.pool.SetGrant(q.account.id, q.account.grant()); err != nil {
 		q.account.taken -= r.Pages // the ledger never granted them: it keeps A3
 		return &RefusedError{r.Reservation, err.Error()}
 	}
+	q.account.doubted += r.Pages
+	e.slots += q.slots
 	id := e.identity
 	q.root = kvpool.Root(q.account.key, id.revision, id.numerics, id.layout, r.CacheSalt)
 	e.byID[r.Reservation] = q
@@ -31,15 +36,17 @@ func (e *engine) admit(q *request) error {
 	}
 	claim := &ledgerv1.Claim{Reservation: r.Reservation, Attempt: r.Attempt}
 	e.line.propose(&ledgerv1.Command{Kind: &ledgerv1.Command_Claim{Claim: claim}}, func(e *engine, r *ledgerv1.Result) {
-		if why := r.GetRefusal(); why != nil && e.byID[q.reservation] == q {
+		q.account.doubted -= q.ask.Pages
+		if why := r.GetRefusal(); why != nil {
 			e.disown(q, &RefusedError{q.reservation, why.Message})
 		}
+		e.trim(q.account)
 	})
 	return nil
 }
 
-// disown ends a request whose claim the ledger refused: its pages were never the worker's. Who used them lets go, the last
-// in order first (W3).
+// disown takes back the pages of a claim that the ledger refused: they were never the worker's. The request ends, if it has
+// not; who used its pages lets go, the last in order first (W3).
 func (e *engine) disown(q *request, err error) {
 	for _, b := range q.branches {
 		if b.holds {
@@ -55,8 +62,10 @@ func (e *engine) disown(q *request, err error) {
 		}
 	}
 	q.account.taken -= q.ask.Pages
-	mustGrant(e.pool, q.account)
-	e.endAll(q, ledgerv1.FinishReason_FINISH_REASON_ERROR, err)
+	e.regrant(q.account)
+	if e.byID[q.reservation] == q {
+		e.endAll(q, ledgerv1.FinishReason_FINISH_REASON_ERROR, err)
+	}
 }
 
 // account is the share group's account, opened at its first use.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"slices"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -78,5 +79,71 @@ func TestPoolThatCannotBe(t *testing.T) {
 	err = w.startEngine(ctx, l, &ledgerv1.Opened{Session: 1}, cancel, make(chan struct{}))
 	if err == nil || context.Cause(ctx) != err { //nolint:errorlint // the very same error
 		t.Errorf("a pool of one page: %v, the incarnation goes on: %v", err, context.Cause(ctx))
+	}
+}
+
+// TestAnUnknownReservationTakesNothingAlong: a dispatch that the ledger knows nothing of brings many pages and uses few. None
+// of them is given back as if it had been granted, and the worker lives.
+func TestAnUnknownReservationTakesNothingAlong(t *testing.T) { // W2
+	c := start(t, setup{pages: 150, slots: 16})
+	engine := c.worker.engine.Load()
+	for i := range uint64(20) {
+		r := &workerv1.GenerateRequest{
+			Reservation: 1<<40 + i, Incarnation: engine.identity.session, Attempt: 1, ShareGroup: "g", Pages: 100,
+			Key: &ledgerv1.OrderKey{Rank: 1, Index: 1<<40 + i}, Prompt: prompt(i, 3), MaxTokens: uint32(1 + i%3*30),
+		}
+		_, _ = c.generate(t.Context(), r, 0) // a short one may be over before the ledger has answered
+		c.await("the drain", c.drained)
+	}
+	p := prompt(4, 30)
+	if a, err := c.generate(t.Context(), c.reserve(ask{"g", p, 10}), 0); err != nil || !slices.Equal(a.ids, say(p, 10)) {
+		t.Errorf("after it: %v, %v", a.ids, err)
+	}
+	if c.worker.engine.Load() != engine {
+		t.Error("the incarnation has ended")
+	}
+}
+
+// TestImpossiblePagesEndTheIncarnation: a router tells of more pages than there are. The worker registers anew and serves.
+func TestImpossiblePagesEndTheIncarnation(t *testing.T) {
+	c := start(t, setup{pages: 150, slots: 16})
+	engine := c.worker.engine.Load()
+	engine.mail.notify(&workerv1.Notice{Revision: 1 << 60, Accounts: []*workerv1.Grown{{ShareGroup: "g", Pages: 1 << 40}}})
+	c.await("a new incarnation", func() bool { e := c.worker.engine.Load(); return e != nil && e != engine })
+	p := prompt(4, 30)
+	if a, err := c.generate(t.Context(), c.reserve(ask{"g", p, 10}), 0); err != nil || !slices.Equal(a.ids, say(p, 10)) {
+		t.Errorf("after it: %v, %v", a.ids, err)
+	}
+}
+
+// TestMoreSlotsThanThereAre: dispatches that no ledger admitted do not fill a step with more rows than the device takes.
+func TestMoreSlotsThanThereAre(t *testing.T) {
+	e := alone(t, 100)
+	e.maxSlots = 3
+	for i := range uint64(5) {
+		q := newRequest(&workerv1.GenerateRequest{Reservation: 1 + i, Incarnation: 1, ShareGroup: "g", Prompt: prompt(i, 4), MaxTokens: 9,
+			Key: &ledgerv1.OrderKey{Index: 1 + i}})
+		if err := e.admit(q); (err == nil) != (i < 3) {
+			t.Errorf("dispatch %d to three slots: %v", i, err)
+		}
+	}
+}
+
+// TestRelieveCountsWhatAStepStillTouches: pages of a step in flight come free when it has retired. One branch is enough for
+// one page.
+func TestRelieveCountsWhatAStepStillTouches(t *testing.T) {
+	e := alone(t, 100)
+	var all []*branch
+	for i := range uint64(9) {
+		all = append(all, take(t, e, 1+i, 2, prompt(i, 4), 40))
+	}
+	e.sched.schedule()
+	e.pool.Begin(1)
+	all[0].short, all[0].account().short = 1, all[0]
+	if victims, freed := e.sched.relieve(all[0], e.accounts); len(victims) != 1 || freed < 1 {
+		t.Errorf("%d branches let go for one page, %d pages come free", len(victims), freed)
+	}
+	if err := e.pool.Check(); err != nil {
+		t.Error(err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -46,6 +47,9 @@ type engine struct {
 	stats     func(Stats)
 	reopen    func(stuck error, quarantined bool) (Device, error)
 	inspect   func(*kvpool.Pool) error // nil: nobody does
+	slots     int                      // of requests
+	maxSlots  int
+	fault     error // what ends the incarnation
 }
 
 // identity is what a prefix name says of this incarnation, and whose keys it uses.
@@ -75,7 +79,7 @@ func newEngine(d Device, g kvpool.Geometry, pages int, id identity, l *line, sta
 	return &engine{
 		device: d, pool: p, sched: newScheduler(p), line: l, identity: id, now: time.Now, stats: stats,
 		mail: newMailbox(0), byID: map[uint64]*request{}, spent: newSpent(),
-		notice: &workerv1.Notice{}, done: make(chan struct{}),
+		notice: &workerv1.Notice{}, maxSlots: math.MaxInt, done: make(chan struct{}),
 	}, nil
 }
 
@@ -128,7 +132,7 @@ func (e *engine) hear(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return nil
+	return e.fault
 }
 
 // wait sleeps until something comes in.
@@ -249,8 +253,9 @@ func (e *engine) trim(a *account) {
 		worth = len(g.Groups) * growAhead
 	}
 	if spare := e.sched.spare(a, growAhead*g.BlockSize); spare >= worth {
-		a.giveBack(e.pool, spare)
-		e.line.propose(returnPages(untold(e.accounts)), nil)
+		if a.giveBack(e.pool, spare) > 0 {
+			e.line.propose(returnPages(untold(e.accounts)), nil)
+		}
 	}
 }
 

@@ -47,7 +47,7 @@ func (e *engine) grow(b *branch, need int) {
 			e.endAll(b.request, ledgerv1.FinishReason_FINISH_REASON_ERROR, fmt.Errorf("grow by %d pages: %s", need, why.Message))
 			return
 		}
-		b.growth, b.growRev = growthWaiting, r.Revision
+		b.growth, b.growRev = growthWaiting, r.GetRevision()
 		if r.GetGrown().GetServed() {
 			b.growth = growthServed
 		} else if b.short == 0 {
@@ -92,7 +92,7 @@ func (e *engine) hearNotice(n *workerv1.Notice) {
 		a := e.account(g.ShareGroup)
 		if g.Pages > a.grown {
 			a.grown = g.Pages
-			mustGrant(e.pool, a)
+			e.regrant(a)
 			e.trim(a) // it may come too late
 		}
 	}
@@ -128,7 +128,7 @@ func (e *engine) relieve() (freed bool) {
 	}
 	if r := untold(e.accounts); len(r) > 0 {
 		e.returning = true
-		e.line.propose(returnPages(r), func(e *engine, r *ledgerv1.Result) { e.returning, e.returnRev = false, r.Revision })
+		e.line.propose(returnPages(r), func(e *engine, r *ledgerv1.Result) { e.returning, e.returnRev = false, r.GetRevision() })
 	}
 	return len(victims) > 0
 }

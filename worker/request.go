@@ -118,6 +118,7 @@ func (e *engine) leave(b *branch, reason ledgerv1.FinishReason) {
 func (e *engine) finish(q *request, reason ledgerv1.FinishReason, err error) {
 	delete(e.byID, q.reservation)
 	e.spent.add(q.reservation)
+	e.slots -= q.slots
 	if spare := e.sched.spare(q.account, growAhead*e.pool.Geometry().BlockSize); spare > 0 {
 		q.account.giveBack(e.pool, spare)
 	}

@@ -203,12 +203,13 @@ func shortfall(err error) int {
 
 // relieve makes room for b, the first that is short, while the ledger has nothing to give: every other account gives back
 // what its branches have not taken, since those before b have what they want; then branches behind b let go, the last one
-// first, until b's account or the ledger has what b lacks. It returns those that let go, and the pages given back.
+// first, until b's account or the ledger has what b lacks. It returns those that let go, and the pages that come free by
+// all of it: of those that a step in flight may touch, once it has retired.
 func (s *scheduler) relieve(b *branch, accounts []*account) (victims []*branch, returned int) {
 	for _, a := range accounts {
-		if room := s.pool.Room(a.id); a != b.account() && room > 0 {
-			a.giveBack(s.pool, room)
-			returned += room
+		returned += s.pool.Leaving(a.id)
+		if a != b.account() {
+			returned += a.giveBack(s.pool, s.pool.Room(a.id))
 		}
 	}
 	for i := len(s.branches) - 1; i >= 0 && returned < b.short; i-- {
@@ -220,14 +221,14 @@ func (s *scheduler) relieve(b *branch, accounts []*account) (victims []*branch, 
 			continue
 		}
 		a := v.account()
-		room := s.pool.Room(a.id)
+		room, leaving := s.pool.Room(a.id), s.pool.Leaving(a.id)
 		s.letGo(v)
 		victims = append(victims, v)
 		freed := s.pool.Room(a.id) - room
 		if a != b.account() {
-			a.giveBack(s.pool, freed)
+			freed = a.giveBack(s.pool, freed)
 		}
-		returned += freed
+		returned += freed + s.pool.Leaving(a.id) - leaving
 	}
 	return victims, returned
 }

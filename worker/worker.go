@@ -132,10 +132,14 @@ func (w *Worker) Run(ctx context.Context) error {
 	}()
 	for {
 		err := w.registered(ctx)
-		if !errors.Is(err, errNonceSpent) {
+		switch {
+		case errors.Is(err, errImpossible):
+			w.cfg.Log.Error("this incarnation ends; registering anew", "error", err)
+		case errors.Is(err, errNonceSpent):
+			w.cfg.Log.Warn("the ledger has ended this incarnation; registering anew")
+		default:
 			return err
 		}
-		w.cfg.Log.Warn("the ledger has ended this incarnation; registering anew")
 	}
 }
 
@@ -226,7 +230,7 @@ func (w *Worker) startEngine(ctx context.Context, l *line, o *ledgerv1.Opened, c
 		return err
 	}
 	e.inspect, e.sched.guesses, e.sched.pace = w.cfg.Inspect, w.cfg.Guesses, w.pace
-	e.reopen = w.restart
+	e.reopen, e.maxSlots = w.restart, int(w.cfg.Info.Slots)
 	e.mail.limit = max(e.mail.limit, 2*int(w.cfg.Info.Slots))
 	l.deliver = func(f func(*engine)) { e.mail.put(f) } // an engine that has ended wants nothing
 	l.notify = e.mail.notify
@@ -265,7 +269,11 @@ func (w *Worker) attach(ctx context.Context, router string, nonce []byte, l *lin
 	if r := m.GetRegistered().GetRefusal(); r != nil {
 		return refusedRegistration(r)
 	}
-	if err := opened(m.GetRegistered().GetOpened()); err != nil {
+	o := m.GetRegistered().GetOpened()
+	if o == nil {
+		return errors.New("register: the router's answer is none")
+	}
+	if err := opened(o); err != nil {
 		return err
 	}
 	return l.serve(ctx, cancel, stream, w.cfg.Lease/6)
