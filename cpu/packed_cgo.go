@@ -3,6 +3,7 @@
 package cpu
 
 import (
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/berthd/berth/model"
@@ -29,12 +30,14 @@ type packer struct {
 	tensor     *model.Tensor
 	into       packed
 	scratch    [][]float32 // by worker: 8 dequantised rows
+	raw        [][]byte    // by worker: 8 rows as the file has them
+	fault      atomic.Pointer[error]
 }
 
 func newPacker(d *rank) *packer {
 	p := &packer{allocator: allocator{memory: d.memory, name: "weights"}, pool: d.pool, dequantise: d.cfg.Dequantise}
 	p.level = bestLevel()
-	p.scratch = make([][]float32, d.cfg.Threads)
+	p.scratch, p.raw = make([][]float32, d.cfg.Threads), make([][]byte, d.cfg.Threads)
 	p.task.do = p.pack
 	return p
 }
@@ -56,17 +59,34 @@ func (p *packer) matrix(t *model.Tensor) packed {
 	}
 	p.tensor, p.into = t, m
 	p.pool.run(&p.task, (m.groups+groupsAtATime-1)/groupsAtATime)
+	if fault := p.fault.Load(); fault != nil && p.err == nil {
+		p.err = *fault
+	}
 	return m
 }
 
+// pack is a chunk of packing. The file may be cut short meanwhile, and C must not meet that: rows are copied first.
 func (p *packer) pack(chunk, worker int) {
+	if err := model.Guard("weights", func() { p.packGroups(chunk, worker) }); err != nil {
+		p.fault.CompareAndSwap(nil, &err)
+	}
+}
+
+func (p *packer) packGroups(chunk, worker int) {
 	m, t := &p.into, p.tensor
 	for g := chunk * groupsAtATime; g < min((chunk+1)*groupsAtATime, m.groups); g++ {
 		n := min(8, m.rows-g*8)
 		group := unsafe.Add(m.w, g*m.group)
 		if m.kind == t.Type {
-			row := t.Row(g * 8)
-			packGroup(m.kind, unsafe.Pointer(&row[0]), t.Stride(), n, group, m.cols)
+			bytes := len(t.Row(g * 8))
+			if len(p.raw[worker]) < 8*bytes {
+				p.raw[worker] = make([]byte, 8*bytes)
+			}
+			rows := p.raw[worker]
+			for r := range n {
+				copy(rows[r*bytes:], t.Row(g*8+r))
+			}
+			packGroup(m.kind, unsafe.Pointer(&rows[0]), bytes, n, group, m.cols)
 			continue
 		}
 		if len(p.scratch[worker]) < 8*m.cols {
@@ -89,7 +109,10 @@ func (p *packer) vector(t *model.Tensor) unsafe.Pointer {
 	if p.err != nil {
 		return nil
 	}
-	model.Dequantise(t.Type, t.Data, w)
+	if err := model.Guard("weights", func() { model.Dequantise(t.Type, t.Data, w) }); err != nil {
+		p.err = err
+		return nil
+	}
 	return unsafe.Pointer(&w[0])
 }
 

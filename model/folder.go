@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -83,15 +84,11 @@ func (f *folder) fail(name, format string, args ...any) {
 // json reads a file of the folder. A fault of its text is f.err.
 func (f *folder) json(name string, into any) error {
 	path := filepath.Join(f.dir, name)
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() {
-		f.fail(name, "not a file (%v)", info.Mode())
+	raw, err := readRegular(path, maxText)
+	if fault := (*WeightsError)(nil); errors.As(err, &fault) {
+		f.err = cmp.Or(f.err, fault)
 		return nil
 	}
-	raw, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -156,7 +155,7 @@ func (m *modelProto) unsupported() string {
 
 // sentencePieceModel reads tokenizer.model, and the tokens that tokenizer_config.json or added_tokens.json put after it.
 func (v *vocabulary) sentencePieceModel() error {
-	raw, err := os.ReadFile(filepath.Join(v.dir, modelFile))
+	raw, err := readRegular(filepath.Join(v.dir, modelFile), maxText)
 	if err != nil || !v.room() {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -244,7 +243,7 @@ func (v *vocabulary) chat() error {
 	if v.err != nil {
 		return nil
 	}
-	raw, err := os.ReadFile(filepath.Join(v.dir, "chat_template.jinja"))
+	raw, err := ReadTemplate(filepath.Join(v.dir, "chat_template.jinja"))
 	if err == nil {
 		v.set("chat_template", stringValue("chat_template.jinja", string(raw)))
 		return nil

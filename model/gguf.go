@@ -29,7 +29,14 @@ type File struct {
 
 // OpenFile maps and checks a GGUF file, or a folder with config.json, safetensors and tokenizer.json. Everything that
 // its header claims is compared with the file's size first; every fault is a *WeightsError.
-func OpenFile(path string) (*File, error) {
+func OpenFile(path string) (f *File, err error) {
+	if fault := Guard(path, func() { f, err = openFile(path) }); fault != nil {
+		return nil, fmt.Errorf("open weights: %w", fault)
+	}
+	return f, err
+}
+
+func openFile(path string) (*File, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return openFolder(path)
 	}
@@ -108,20 +115,15 @@ func (c *cursor) header() (tensors, keys int) {
 }
 
 func mapFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, size, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
+	if size == 0 {
+		return nil, &WeightsError{File: path, Offset: 0, What: "an empty file"}
 	}
-	if !st.Mode().IsRegular() || st.Size() == 0 {
-		what := fmt.Sprintf("not a file with bytes in it (%v, size %d)", st.Mode(), st.Size())
-		return nil, &WeightsError{File: path, Offset: 0, What: what}
-	}
-	b, err := unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ, unix.MAP_SHARED)
+	b, err := unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("map %s: %w", path, err)
 	}

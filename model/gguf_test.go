@@ -36,7 +36,7 @@ func TestOpenFileRefuses(t *testing.T) {
 		file []byte
 		what string
 	}{
-		{"empty", nil, "not a file with bytes"},
+		{"empty", nil, "an empty file"},
 		{"three bytes", []byte("GGU"), "needs 4 bytes"},
 		{"other magic", []byte("GGML\x03\x00\x00\x00"), "not a GGUF file"},
 		{"v1, 24 bytes", header(1, 0, 0), "version 1"},

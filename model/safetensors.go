@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strings"
 )
@@ -25,7 +24,7 @@ type RawTensor struct {
 
 // ReadSafetensors reads a whole file into memory. Faults of the file are *WeightsError.
 func ReadSafetensors(path string) (*Safetensors, error) {
-	data, err := os.ReadFile(path)
+	data, err := readRegular(path, math.MaxInt64)
 	if err != nil {
 		return nil, err
 	}

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -94,6 +94,17 @@ func (c *config) threads() int {
 	return runtime.NumCPU()
 }
 
+// modelLen is the longest request, of a model that has so many positions.
+func (c *config) modelLen(positions int) (int, error) {
+	if c.MaxModelLen > positions {
+		return 0, &SizingError{"SIZ-003", fmt.Sprintf("--max-model-len %d: the model has %d positions: give that or less", c.MaxModelLen, positions)}
+	}
+	if c.MaxModelLen < 0 {
+		return 0, &SizingError{"SIZ-003", fmt.Sprintf("--max-model-len %d: want 1 or more", c.MaxModelLen)}
+	}
+	return cmp.Or(c.MaxModelLen, positions), nil
+}
+
 // names are the model's in the API, its own first.
 func (c *config) names() []string {
 	name := c.ModelName
@@ -109,7 +120,7 @@ func (c *config) template(m *model.Model) (string, error) {
 		if source, err := tokenizer.Builtin(c.ChatTemplate); err == nil {
 			return source, nil
 		}
-		raw, err := os.ReadFile(c.ChatTemplate)
+		raw, err := model.ReadTemplate(c.ChatTemplate)
 		if err != nil {
 			return "", fmt.Errorf("--chat-template: neither a file nor one of %s: %w", strings.Join(tokenizer.BuiltinNames(), ", "), err)
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,6 +28,26 @@ type loaded struct {
 	info   *ledgerv1.WorkerInfo
 }
 
+// loadUntil loads the model unless ctx ends first: nothing in between looks at it, and the process may end at any time.
+func loadUntil(ctx context.Context, c *config, log *slog.Logger) (l *loaded, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if fault := model.Guard(c.Model, func() { l, err = load(c, log) }); fault != nil {
+			err = startUp(fault)
+		}
+	}()
+	select {
+	case <-done:
+		return l, err
+	case <-ctx.Done():
+		return nil, errStopped
+	}
+}
+
+// errStopped says that the worker was told to stop before it served.
+var errStopped = errors.New("stopped while the model was loaded")
+
 // load opens the model file, sizes the KV memory, and moves the weights to the device; the file is closed again.
 func load(c *config, log *slog.Logger) (*loaded, error) {
 	began := time.Now()
@@ -35,9 +56,9 @@ func load(c *config, log *slog.Logger) (*loaded, error) {
 		return nil, startUp(err)
 	}
 	defer m.Close()
-	modelLen := m.Context
-	if c.MaxModelLen > 0 {
-		modelLen = min(modelLen, c.MaxModelLen)
+	modelLen, err := c.modelLen(m.Context)
+	if err != nil {
+		return nil, startUp(err)
 	}
 	if _, err := m.Shares(c.TP); err != nil {
 		return nil, startUp(&SizingError{"SIZ-003", fmt.Sprintf("--tp %d: %v", c.TP, err)})
@@ -69,6 +90,9 @@ func load(c *config, log *slog.Logger) (*loaded, error) {
 	if err != nil {
 		return nil, startUp(err)
 	}
+	if err := probe(device, len(layout.Groups), c.Model); err != nil {
+		return nil, startUp(errors.Join(err, device.Close()))
+	}
 	revision := m.Revision()
 	log.Info("model loaded", "seconds", time.Since(began).Seconds(), "numerics", device.Numerics(),
 		"pages", pages, "page_bytes", pageBytes, "max_model_len", modelLen)
@@ -80,8 +104,15 @@ func load(c *config, log *slog.Logger) (*loaded, error) {
 }
 
 // reopen gives up the device, which has a step that does not end, and opens another on the same weights.
-func (l *loaded) reopen() (worker.Device, error) {
+func (l *loaded) reopen() (d worker.Device, err error) {
 	l.device.Abandon()
+	if fault := model.Guard(l.path, func() { d, err = l.open() }); fault != nil {
+		return nil, fault
+	}
+	return d, err
+}
+
+func (l *loaded) open() (worker.Device, error) {
 	m, err := model.Open(l.path)
 	if err != nil {
 		return nil, err
@@ -96,6 +127,26 @@ func (l *loaded) reopen() (worker.Device, error) {
 	}
 	l.device = device
 	return device, nil
+}
+
+// probe runs a first step of one token, on the first pages: a model whose logits are no numbers would answer nothing.
+func probe(d worker.Device, groups int, path string) error {
+	tables := make([][]kvpool.PageID, groups)
+	for g := range tables {
+		tables[g] = []kvpool.PageID{kvpool.PageID(g)}
+	}
+	row := model.Row{Tokens: []int32{0}, Pages: tables, Outputs: 1, Sampling: &model.Sampling{}}
+	if err := d.Submit(&model.Plan{Rows: []model.Row{row}}); err != nil {
+		return fmt.Errorf("a first step: %w", err)
+	}
+	r, err := d.Wait()
+	if err != nil {
+		return fmt.Errorf("a first step: %w", err)
+	}
+	if r.IDs[0] < 0 {
+		return &model.WeightsError{File: path, Offset: -1, What: "the model's logits are no numbers: some of its weights are none"}
+	}
+	return nil
 }
 
 // startUp makes what is wrong with the file or the sizes a matter of usage.

@@ -52,7 +52,11 @@ func run(c *config) (err error) {
 	defer rpc.Close()
 	defer web.Close()
 	c.settle(rpc.Addr())
-	loaded, err := load(c, log)
+	loaded, err := loadUntil(ctx, c, log)
+	if errors.Is(err, errStopped) {
+		log.Info(err.Error())
+		return nil
+	}
 	if err != nil {
 		return err
 	}
