@@ -82,7 +82,9 @@ func overwrite() sabotage {
 			return
 		}
 		for _, page := range d.memory {
-			page[len(page)-1]++
+			for slot := range page {
+				page[slot]++
+			}
 		}
 	}}
 }
@@ -105,7 +107,7 @@ var planted = []struct {
 	bug           func() sabotage
 }{
 	{"P1", "a growth is refused", func() sabotage { return twist(twisted{result: refuseGrowth}) }},
-	{"P2", "an end is forgotten while others wait", func() sabotage { return skip(5, 5, isEnd) }},
+	{"P2", "an end is forgotten while others wait", func() sabotage { return skip(7, 7, isEnd) }},
 	{"P2", "what is let go does not come back", func() sabotage { return skip(1, 1000, isReturn) }},
 	{"P2", "a worker counts pages that nobody reserved", func() sabotage {
 		return sabotage{pages: func(n uint64) uint64 { return n + 20 }}

@@ -54,6 +54,7 @@ type branch struct {
 	holds   bool    // it has started: the pool has a branch of it
 	over    bool    // it has ended
 	chunk   int     // tokens that the step in flight computes of it
+	kept    int     // tokens of the step that are kept for it: its prompt is a short one
 	guesses []int32 // tokens after the next one that the step in flight looks at
 	doubt   int     // steps without a guess
 	wrong   int     // times in a row that all guesses were wrong

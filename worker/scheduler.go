@@ -19,6 +19,7 @@ type scheduler struct {
 	guesses  int // tokens that a branch may guess in a step
 	branches []*branch
 	planned  []*branch
+	short    []*branch // prompts of a step, those with the fewest tokens left first
 	pace     *pace
 	turn     int  // of branches that decode, the first that runs when not all may in a step
 	alone    bool // a suspect has had the last step
@@ -80,6 +81,7 @@ func (s *scheduler) together(decodes int) {
 	rows := s.pace.rows(min(decodes, s.budget))
 	left, prefills, scored := s.budget-rows, s.prefills, maxScored
 	time := s.pace.room(rows)
+	kept, keptFor := s.keep(left/2, prefills-1)
 	nth, first := 0, 0
 	if rows < decodes {
 		first = s.turn % decodes
@@ -101,9 +103,18 @@ func (s *scheduler) together(decodes int) {
 			nth++
 			continue
 		}
-		most := left
+		room := time
+		if b.kept > 0 {
+			kept, keptFor = kept-b.kept, keptFor-1
+		} else if keptFor > 0 {
+			room /= 2
+		}
+		if prefills <= keptFor {
+			continue
+		}
+		most := left - kept
 		if b.scoresDue() {
-			most = min(left, scored)
+			most = min(most, scored)
 		}
 		runs := most > 0 && prefills > 0 && (b.holds || b.request != behind && s.start(b))
 		if !b.holds || s.pool.Tokens(b.pool) < b.shared {
@@ -112,7 +123,7 @@ func (s *scheduler) together(decodes int) {
 		if !runs {
 			continue
 		}
-		n, takes := s.chunk(b, min(most, b.remaining(s.pool)), time)
+		n, takes := s.chunk(b, min(most, b.remaining(s.pool)), room)
 		if n > 0 && s.plan(b, n) {
 			left -= n
 			time -= takes
@@ -125,6 +136,33 @@ func (s *scheduler) together(decodes int) {
 		}
 	}
 	s.guessAhead()
+}
+
+// keep sets tokens of a step aside for the prompts that have the fewest left, so that a short one does not wait for a long
+// one before it: at most so many tokens, for at most so many prompts. Those before them have the rest, and pages are still
+// taken in order. It returns what it keeps, and for how many.
+func (s *scheduler) keep(most, prompts int) (kept, keptFor int) {
+	s.short = s.short[:0]
+	for _, b := range s.branches {
+		b.kept = 0
+		if b.decodes(s.pool) || b.quarantined(s.pool) {
+			continue
+		}
+		if n := len(b.resume.Tokens); b.holds || s.pool.Room(b.account().id) >= s.pool.Geometry().Demand(n).Pages {
+			s.short = append(s.short, b)
+		}
+	}
+	if len(s.short) < 2 {
+		return 0, 0
+	}
+	slices.SortStableFunc(s.short, func(a, b *branch) int { return cmp.Compare(a.remaining(s.pool), b.remaining(s.pool)) })
+	for _, b := range s.short[:min(len(s.short)-1, max(0, prompts))] {
+		if b.kept = min(most-kept, b.remaining(s.pool)); b.kept == 0 {
+			break
+		}
+		kept, keptFor = kept+b.kept, keptFor+1
+	}
+	return kept, keptFor
 }
 
 // chunk is how many of a prompt's next n tokens the step computes, and the seconds that they take. A step that has nothing
