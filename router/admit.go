@@ -106,10 +106,10 @@ func (r *Router) candidates(v *ledger.View, q *request) []candidate {
 		}
 		pending := r.claims.of(w.Name)
 		g := w.Geometry
-		slots := min(uint64(q.bestOf), max(1, w.Info.GetSlots()))
+		slots, pages := q.room(w, pending)
 		c := candidate{
 			Worker: w.Name, Incarnation: w.Incarnation,
-			Pages:    min(q.pages(g, int(slots)), w.Capacity),
+			Pages:    pages,
 			PagesMax: uint64(g.Demand(q.total()).Pages), SlotsNeeded: slots,
 			Capacity: w.Capacity, Granted: w.Granted + pending.pages,
 			Slots: w.Info.GetSlots(), SlotsUsed: w.SlotsUsed + pending.slots, Waiters: w.Ahead(q.guest.group),
@@ -129,6 +129,18 @@ func (q *request) reserve(c *candidate) *ledgerv1.Reserve {
 		RequestId: q.id, Worker: c.Worker, Incarnation: c.Incarnation, ShareGroup: q.guest.group, Tenant: q.guest.id,
 		Pages: c.Pages, Slots: c.SlotsNeeded, Branches: uint32(q.bestOf), PagesMax: c.PagesMax, Bonus: q.guest.bonus(q.priority),
 		PromptTokens: uint64(len(q.prompt)), MaxTokens: uint64(q.maxTokens), OpenEnded: q.openEnded, CachedTokens: uint64(c.Hit),
+	}
+}
+
+// room is the slots that the request asks a worker for, and their pages: as many of its choices as fit there now, and one
+// at least. The others take the slots of those that have ended.
+func (q *request) room(w *ledger.WorkerView, pending claim) (slots, pages uint64) {
+	granted, used := w.Granted+pending.pages, w.SlotsUsed+pending.slots
+	for slots = min(uint64(q.bestOf), max(1, w.Info.GetSlots())); ; slots-- {
+		pages = min(q.pages(w.Geometry, int(slots)), w.Capacity)
+		if slots == 1 || granted+pages <= w.Capacity && used+slots <= w.Info.GetSlots() {
+			return slots, pages
+		}
 	}
 }
 

@@ -475,3 +475,26 @@ func TestChoicesAreWrittenOneByOne(t *testing.T) {
 	}
 	h.await("the drain", h.drained)
 }
+
+// TestChoicesTakeWhatFitsNow: a request of many choices does not wait at the queue's head for the room of all of them, with
+// others behind it. It begins with the slots that are free.
+func TestChoicesTakeWhatFitsNow(t *testing.T) { // R4
+	h := open(t, nil)
+	release := make(chan struct{})
+	w := h.hire("w1", nil) // of 8 slots
+	w.play = held(release)
+	streams := h.background("/v1/completions", `{"model":"tiny","prompt":"hi","n":5,"max_tokens":3}`)
+	h.await("five to run", func() bool { return h.router.cfg.Ledger.View().Worker("w1").SlotsUsed == 5 })
+	many := h.background("/v1/completions", `{"model":"tiny","prompt":"hi","n":6,"max_tokens":3}`)
+	h.await("three of six to run beside them", func() bool { return h.router.cfg.Ledger.View().Worker("w1").SlotsUsed == 8 })
+	if r := w.last(t); r.Slots != 3 || r.Branches != 6 {
+		t.Errorf("asked %v", r)
+	}
+	close(release)
+	for _, c := range []<-chan response{streams, many} {
+		if r := <-c; r.status != 200 {
+			t.Errorf("%d %s", r.status, r.body)
+		}
+	}
+	h.await("the drain", h.drained)
+}

@@ -118,6 +118,10 @@ func (r *Router) tooLong(q *request, d *decision) error {
 	if q.admitted {
 		return workerLost(q.worker, fmt.Sprintf("no other one could take it within %v", r.cfg.ResumeTimeout))
 	}
+	reached := d.Verdict != "" // the head of the queue
+	if !reached {
+		*d = place(r.candidates(r.cfg.Ledger.View(), q), need{Prompt: len(q.prompt), Total: q.total()})
+	}
 	if d.Verdict == capFull {
 		return r.capError(q, d)
 	}
@@ -138,11 +142,17 @@ func (r *Router) tooLong(q *request, d *decision) error {
 		reclaimable = best.Granted - min(best.Granted, m.beat.ChargedPages)
 	}
 	release := r.flights.earliest(d, r.cfg.Now())
+	requests, tokens := r.queue.size()
+	why := "there was no room for it"
+	if !reached {
+		why = fmt.Sprintf("its turn did not come, with %d requests waiting here,", requests)
+	}
 	return &Error{kind: kindBusy, RetryAfter: release, Numbers: map[string]any{
 		"need": best.Pages, "capacity": best.Capacity, "granted": best.Granted, "reclaimable": reclaimable,
 		"slots": best.Slots, "slots_used": best.SlotsUsed, "earliest_release_s": release.Seconds(),
-	}, Message: fmt.Sprintf("the request fits, but there was no room for it within %v: it needs %d pages and %d of %d "+
-		"are granted (%d of %d slots); try again later", r.cfg.QueueTimeout, best.Pages, best.Granted, best.Capacity,
+		"reached_head": reached, "queue_requests": requests, "queue_tokens": tokens,
+	}, Message: fmt.Sprintf("the request fits, but %s within %v: it needs %d pages and %d of %d "+
+		"are granted (%d of %d slots); try again later", why, r.cfg.QueueTimeout, best.Pages, best.Granted, best.Capacity,
 		best.SlotsUsed, best.Slots)}
 }
 

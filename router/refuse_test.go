@@ -399,3 +399,29 @@ func TestOneConnection(t *testing.T) {
 	w.detach()
 	h.await("the connection to be closed", func() bool { return users() == 0 })
 }
+
+// KV-002 of a request whose turn never came says so, with the numbers of a decision taken then.
+func TestWhoseTurnNeverCameHearsSo(t *testing.T) { // R4
+	h := open(t, func(c *Config) { c.QueueTimeout = 600 * time.Millisecond })
+	release := make(chan struct{})
+	w := h.hire("w1", func(w *hand) { w.info.Slots = 1 })
+	w.play = held(release)
+	body := `{"model":"tiny","prompt":"hi","max_tokens":2}`
+	first := h.background("/v1/completions", body)
+	h.await("the first to run", func() bool { n, _ := h.router.flights.running(); return n == 1 })
+	second := h.background("/v1/completions", body)
+	h.await("the second to wait", func() bool { n, _ := h.router.queue.size(); return n == 1 })
+	third := h.background("/v1/completions", body)
+	for i, r := range []response{<-second, <-third} {
+		b := r.berth(t)
+		if r.status != 503 || b["id"] != "KV-002" || b["need"] == 0.0 || b["capacity"] == 0.0 || strings.Contains(r.body, "needs 0 pages") {
+			t.Errorf("%d %s", r.status, r.body)
+		}
+		if i == 0 && b["reached_head"] != true {
+			t.Errorf("the head of the queue: %s", r.body)
+		}
+	}
+	close(release)
+	<-first
+	h.await("the drain", h.drained)
+}
