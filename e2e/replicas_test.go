@@ -21,14 +21,15 @@ import (
 // replicas are the routers of one cluster.
 type replicas struct {
 	*cluster
+	extra []string // arguments of every router
 	peers []string
 	all   []*process // by index; nil: not started
 }
 
 // startReplicas starts routers that found a cluster, and waits until each of them can commit.
-func startReplicas(t *testing.T, n int) *replicas {
+func startReplicas(t *testing.T, n int, extra ...string) *replicas {
 	t.Helper()
-	r := &replicas{cluster: &cluster{t: t, dir: t.TempDir(), http: &http.Client{Timeout: 2 * time.Minute}}}
+	r := &replicas{cluster: &cluster{t: t, dir: t.TempDir(), http: &http.Client{Timeout: 2 * time.Minute}}, extra: extra}
 	for range n {
 		r.name()
 	}
@@ -65,8 +66,9 @@ func (r *replicas) start(i int) {
 func (r *replicas) startAt(i int, data string) {
 	id, addresses, _ := strings.Cut(r.peers[i], "=")
 	raft, rpc, _ := strings.Cut(addresses, "/")
-	r.all[i] = spawn(r.t, id, "router", "--id", id, "--peers", strings.Join(r.peers, ","), "--http", "127.0.0.1:0", "--rpc", rpc,
-		"--admin", "127.0.0.1:0", "--raft", raft, "--data", data)
+	args := append([]string{"--id", id, "--peers", strings.Join(r.peers, ","), "--http", "127.0.0.1:0", "--rpc", rpc,
+		"--admin", "127.0.0.1:0", "--raft", raft, "--data", data}, r.extra...)
+	r.all[i] = spawn(r.t, id, "router", args...)
 }
 
 // at is the cluster as its users see it through one replica.
