@@ -34,7 +34,8 @@ type engine struct {
 	now      func() time.Time
 
 	mail      *mailbox
-	accounts  []*account
+	accounts  []*account          // those that do not rest
+	byGroup   map[string]*account // all
 	byID      map[uint64]*request // by reservation
 	spent     *spent              // reservations that are over here
 	notice    *workerv1.Notice    // the newest
@@ -78,7 +79,7 @@ func newEngine(d Device, g kvpool.Geometry, pages int, id identity, l *line, sta
 	}
 	return &engine{
 		device: d, pool: p, sched: newScheduler(p), line: l, identity: id, now: time.Now, stats: stats,
-		mail: newMailbox(0), byID: map[uint64]*request{}, spent: newSpent(),
+		mail: newMailbox(0), byID: map[uint64]*request{}, byGroup: map[string]*account{}, spent: newSpent(),
 		notice: &workerv1.Notice{}, maxSlots: math.MaxInt, done: make(chan struct{}),
 	}, nil
 }
@@ -288,6 +289,7 @@ func returnPages(r []*ledgerv1.Returned) *ledgerv1.Command {
 
 // report completes what is known of the last step by what the worker holds after it.
 func (e *engine) report(s Stats) {
+	e.rest()
 	s.Pages = e.pool.Counts()
 	for _, b := range e.sched.branches {
 		if b.holds {
