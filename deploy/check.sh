@@ -8,6 +8,9 @@ go -C deploy/check run . ../compose.yaml ../otel/collector.yaml
 
 .venv/bin/kubernetes-validate --strict deploy/k8s/*.yaml
 
+command -v promtool >/dev/null || { echo 'promtool is missing: apt-get install prometheus' >&2; exit 1; }
+promtool check rules deploy/prometheus/alerts.yaml
+
 command -v systemd-analyze >/dev/null || { echo 'systemd-analyze is missing: apt-get install systemd' >&2; exit 1; }
 units=$(mktemp -d)
 trap 'rm -rf "$units"' EXIT

@@ -37,6 +37,9 @@ func (p *Pool) Check() error {
 			fault("K3: account %d says %d charged, its pages are %d, its grant %d", a, acc.charged, charged[a], acc.grant)
 		}
 	}
+	if grants != p.granted {
+		fault("K3: grants add up to %d, not to %d", grants, p.granted)
+	}
 	if grants > len(p.pages) {
 		fault("K3: grants of %d pages of %d", grants, len(p.pages))
 	}

@@ -28,6 +28,7 @@ type Pool struct {
 	begun    uint64      // newest step that began
 	retired  uint64      // newest step that retired
 	held     int         // Σ holders of pages
+	granted  int         // Σ grants of accounts
 	events   []Event
 }
 
@@ -88,7 +89,7 @@ func New(g Geometry, pages int) (*Pool, error) {
 	}
 	p := &Pool{
 		geometry: g, pages: make([]page, pages), free: make([]PageID, 0, pages),
-		idle: newList(), index: newIndex(g), accounts: []account{{grant: g.Overhead()}},
+		idle: newList(), index: newIndex(g), accounts: []account{{grant: g.Overhead()}}, granted: g.Overhead(),
 	}
 	for id := pages - 1; id >= 0; id-- {
 		p.pages[id] = page{charge: nobody, node: noNode, prev: NoPage, next: NoPage}
@@ -108,15 +109,12 @@ func (p *Pool) OpenAccount() AccountID {
 
 // SetGrant makes a's grant n pages. It fails, changing nothing, below what is charged or above what the pool has.
 func (p *Pool) SetGrant(a AccountID, n int) error {
-	sum := n - p.accounts[a].grant
-	for _, acc := range p.accounts {
-		sum += acc.grant
-	}
+	sum := p.granted + n - p.accounts[a].grant
 	if n < p.accounts[a].charged || sum > len(p.pages) {
 		return fmt.Errorf("grant of %d pages to account %d: %d are charged, all grants would be %d of %d pages",
 			n, a, p.accounts[a].charged, sum, len(p.pages))
 	}
-	p.accounts[a].grant = n
+	p.accounts[a].grant, p.granted = n, sum
 	return nil
 }
 

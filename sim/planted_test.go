@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -101,19 +102,19 @@ func leak() sabotage {
 	}}
 }
 
-// planted are bugs, each with the promise that it breaks.
+// planted are bugs, each with the promise that it breaks; two, where it depends on who waits then which of them is first.
 var planted = []struct {
 	promise, what string
 	bug           func() sabotage
 }{
 	{"P1", "a growth is refused", func() sabotage { return twist(twisted{result: refuseGrowth}) }},
-	{"P2", "an end is forgotten while others wait", func() sabotage { return skip(7, 7, isEnd) }},
+	{"P2 P8", "an end is forgotten while others wait", func() sabotage { return skip(7, 7, isEnd) }},
 	{"P2", "what is let go does not come back", func() sabotage { return skip(1, 1000, isReturn) }},
-	{"P2", "a worker counts pages that nobody reserved", func() sabotage {
+	{"P1 P2", "a worker counts pages that nobody reserved", func() sabotage {
 		return sabotage{pages: func(n uint64) uint64 { return n + 20 }}
 	}},
 	{"P6", "pages lose what they hold", overwrite},
-	{"P2", "pages are taken by nobody", leak},
+	{"P2 P8", "pages are taken by nobody", leak},
 	{"P8", "the last end is forgotten", func() sabotage { return skip(16, 16, isEnd) }},
 }
 
@@ -129,7 +130,9 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	for _, p := range planted {
 		t.Run(p.promise+" "+p.what, func(t *testing.T) {
 			r := play(t, crowd(), p.bug())
-			if r.Broken == nil || !strings.Contains(r.Broken.Error(), p.promise+":") {
+			if r.Broken == nil || !slices.ContainsFunc(strings.Fields(p.promise), func(name string) bool {
+				return strings.Contains(r.Broken.Error(), name+":")
+			}) {
 				t.Errorf("want %s, found %v", p.promise, r.Broken)
 			}
 			t.Log(r.Broken)

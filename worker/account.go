@@ -19,6 +19,8 @@ type account struct {
 	doubted  uint64  // of taken, those of reservations whose claim has no answer: they may never have been granted
 	told     uint64  // of returned, what a proposal has carried
 	short    *branch // in this step's schedule: the first of its branches that wants pages, nil if none
+	live     int     // branches in order
+	rested   bool    // steps do not look at it
 	soon     int     // pages that its branches will want within a block
 	asking   bool    // a growth of one of its branches is under way
 	// aheadFrom is the first step in which growth ahead of need may be asked for again.
@@ -31,6 +33,12 @@ func (a *account) grant() int { return int(a.taken + a.grown - a.returned) }
 // errImpossible says that what the ledger or a router said cannot be: the counters would break a rule of the pool. It ends
 // the incarnation, and never the process.
 var errImpossible = errors.New("the ledger's pages and the worker's do not agree")
+
+// rests says that the account has nothing and wants nothing: steps do not look at it. Its counters are kept, since they are
+// totals.
+func (a *account) rests() bool {
+	return a.live == 0 && a.grant() == 0 && a.doubted == 0 && a.told == a.returned
+}
 
 // giveBack returns up to n pages of room to the ledger, by the next proposal, and says how many. Those of reservations that
 // are not claimed stay: the ledger may have granted none of them.

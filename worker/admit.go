@@ -68,14 +68,30 @@ func (e *engine) disown(q *request, err error) {
 	}
 }
 
-// account is the share group's account, opened at its first use.
+// account is the share group's account, opened at its first use, and one of those that steps look at from here on.
 func (e *engine) account(group string) *account {
-	for _, a := range e.accounts {
-		if a.group == group {
-			return a
-		}
+	a := e.byGroup[group]
+	if a == nil {
+		a = &account{group: group, id: noAccount, key: kvpool.DeriveKey(e.identity.hashKey, group), rested: true}
+		e.byGroup[group] = a
 	}
-	a := &account{group: group, id: e.pool.OpenAccount(), key: kvpool.DeriveKey(e.identity.hashKey, group)}
-	e.accounts = append(e.accounts, a)
+	if a.id == noAccount {
+		a.id = e.pool.OpenAccount()
+	}
+	if a.rested {
+		a.rested = false
+		e.accounts = append(e.accounts, a)
+	}
 	return a
+}
+
+// noAccount is the pool's account of one that it does not know.
+const noAccount kvpool.AccountID = -1
+
+// rest takes the accounts out that rest: there may be ten thousand others.
+func (e *engine) rest() {
+	e.accounts = slices.DeleteFunc(e.accounts, func(a *account) bool {
+		a.rested = a.rests()
+		return a.rested
+	})
 }

@@ -2,10 +2,12 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -146,4 +148,38 @@ func TestRelieveCountsWhatAStepStillTouches(t *testing.T) {
 	if err := e.pool.Check(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestAccountsThatHaveNothingRest: of a thousand share groups that were here once, a step looks at those that are.
+func TestAccountsThatHaveNothingRest(t *testing.T) { // W2
+	c := start(t, setup{pages: 150, slots: 16})
+	const groups = 300
+	for i := range groups {
+		p := prompt(uint64(i), 9)
+		if a, err := c.generate(t.Context(), c.reserve(ask{fmt.Sprint("g", i), p, 12}), 0); err != nil || !slices.Equal(a.ids, say(p, 12)) {
+			t.Fatalf("group %d: %v, %v", i, a.ids, err)
+		}
+	}
+	c.await("drain", c.drained)
+	active := make(chan int, 1)
+	count := func(e *engine) { active <- len(e.accounts) }
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		if err := c.worker.engine.Load().mail.put(count); err != nil {
+			t.Fatal(err)
+		}
+		n := <-active
+		if n == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d accounts are looked at, of %d share groups that are gone", n, groups)
+		}
+	}
+	for i := range 5 { // they come back with the totals that they had
+		p := prompt(uint64(i), 30)
+		if a, err := c.generate(t.Context(), c.reserve(ask{fmt.Sprint("g", i), p, 40}), 0); err != nil || !slices.Equal(a.ids, say(p, 40)) {
+			t.Fatalf("group %d again: %v, %v", i, a.ids, err)
+		}
+	}
+	c.await("drain", c.drained)
 }

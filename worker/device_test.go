@@ -3,6 +3,7 @@ package worker
 import (
 	"fmt"
 	"hash/fnv"
+	"math"
 	"sync/atomic"
 
 	"github.com/berthd/berth/kvpool"
@@ -55,6 +56,9 @@ func (d *hashDevice) Submit(p *model.Plan) error {
 					next = row.Next[o]
 				}
 				scores = append(scores, scoreOf(h, next, row.Top))
+				if d.broken.Load() {
+					scores[len(scores)-1].Logprob = float32(math.NaN())
+				}
 			}
 			d.computed++
 		}

@@ -18,7 +18,7 @@ import (
 var ErrFenced = errors.New("the worker's incarnation was fenced")
 
 // errNoToken ends a branch whose logits are no numbers, or all of whose tokens are banned.
-var errNoToken = errors.New("the model's logits leave no token to choose")
+var errNoToken = errors.New("the model's logits leave no token to choose: they are no numbers, or all tokens are banned")
 
 // growAhead is how many tokens of each branch an account keeps room for, in blocks: growth is asked before it is needed.
 const growAhead = 2
@@ -34,7 +34,8 @@ type engine struct {
 	now      func() time.Time
 
 	mail      *mailbox
-	accounts  []*account
+	accounts  []*account          // those that do not rest
+	byGroup   map[string]*account // all
 	byID      map[uint64]*request // by reservation
 	spent     *spent              // reservations that are over here
 	notice    *workerv1.Notice    // the newest
@@ -78,7 +79,7 @@ func newEngine(d Device, g kvpool.Geometry, pages int, id identity, l *line, sta
 	}
 	return &engine{
 		device: d, pool: p, sched: newScheduler(p), line: l, identity: id, now: time.Now, stats: stats,
-		mail: newMailbox(0), byID: map[uint64]*request{}, spent: newSpent(),
+		mail: newMailbox(0), byID: map[uint64]*request{}, byGroup: map[string]*account{}, spent: newSpent(),
 		notice: &workerv1.Notice{}, maxSlots: math.MaxInt, done: make(chan struct{}),
 	}, nil
 }
@@ -192,6 +193,10 @@ func (e *engine) settle(b *branch, row *model.Row, result *model.Result, i int, 
 	}
 	b.history.steps++
 	last := row.Start+b.chunk == len(b.resume.Tokens)
+	if unreadable(row, result, i) { // what the step wrote is not named: nobody finds it in the cache
+		e.noToken(b, row)
+		return
+	}
 	e.pool.Advance(b.pool, row.Tokens[:b.chunk])
 	b.cleared(row.Start + b.chunk)
 	var score *workerv1.Score
@@ -226,7 +231,7 @@ func (e *engine) settle(b *branch, row *model.Row, result *model.Result, i int, 
 // next enters a branch's next token. It says whether the branch goes on.
 func (e *engine) next(b *branch, id int32, score *workerv1.Score) bool {
 	if id < 0 {
-		e.endAll(b.request, ledgerv1.FinishReason_FINISH_REASON_ERROR, errNoToken)
+		e.noToken(b, nil)
 		return false
 	}
 	reason, end := b.accept(id)
@@ -235,6 +240,25 @@ func (e *engine) next(b *branch, id int32, score *workerv1.Score) bool {
 		e.end(b, reason)
 	}
 	return !end
+}
+
+// unreadable says that a row chose no token, or that a score of it is no number.
+func unreadable(row *model.Row, result *model.Result, i int) bool {
+	if row.Sampling != nil && result.IDs[i] < 0 {
+		return true
+	}
+	return row.Scored && slices.ContainsFunc(result.Scores[i], func(s model.Score) bool { return s.Logprob != s.Logprob })
+}
+
+// noToken ends a request whose branch has no next token, and logs where.
+func (e *engine) noToken(b *branch, row *model.Row) {
+	at, banned := len(b.resume.Tokens), 0
+	if row != nil && row.Sampling != nil {
+		at, banned = row.Start+len(row.Tokens), len(row.Sampling.Banned)
+	}
+	e.line.log.Error("logits without a token to choose", "request_id", b.request.ask.RequestId, "branch", b.number(),
+		"position", at, "prompt_tokens", b.resume.Prompt, "banned", banned, "step", e.plan.Step, "error", errNoToken.Error())
+	e.endAll(b.request, ledgerv1.FinishReason_FINISH_REASON_ERROR, errNoToken)
 }
 
 // started notes a branch's first step, and what the cache spared it.
@@ -265,6 +289,7 @@ func returnPages(r []*ledgerv1.Returned) *ledgerv1.Command {
 
 // report completes what is known of the last step by what the worker holds after it.
 func (e *engine) report(s Stats) {
+	e.rest()
 	s.Pages = e.pool.Counts()
 	for _, b := range e.sched.branches {
 		if b.holds {

@@ -89,8 +89,8 @@ func (e *engine) hearNotice(n *workerv1.Notice) {
 	}
 	e.notice = n
 	for _, g := range n.Accounts {
-		a := e.account(g.ShareGroup)
-		if g.Pages > a.grown {
+		if a := e.byGroup[g.ShareGroup]; a == nil && g.Pages > 0 || a != nil && g.Pages > a.grown {
+			a = e.account(g.ShareGroup)
 			a.grown = g.Pages
 			e.regrant(a)
 			e.trim(a) // it may come too late

@@ -71,6 +71,7 @@ func (e *engine) enter(q *request) {
 	b.history.queued = e.now()
 	q.branches = append(q.branches, b)
 	q.live++
+	q.account.live++
 	e.sched.add(b)
 }
 
@@ -110,6 +111,7 @@ func (e *engine) leave(b *branch, reason ledgerv1.FinishReason) {
 	b.history.ended = e.now()
 	q, output := b.request, len(b.output())
 	q.live--
+	q.account.live--
 	q.output += output
 	q.out.update(b.number(), func(o *outcome) { o.done, o.reason, o.history, o.output = true, reason, b.history, output })
 }

@@ -120,6 +120,9 @@ func (e *engine) renew(d Device) error {
 	}
 	e.device, e.pool, e.sched.pool = d, p, p
 	e.plan = model.Plan{Step: e.plan.Step}
+	for _, a := range e.byGroup {
+		a.id = noAccount
+	}
 	for _, a := range e.accounts {
 		a.id = p.OpenAccount()
 		if err := p.SetGrant(a.id, a.grant()); err != nil {

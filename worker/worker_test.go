@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
+	workerv1 "github.com/berthd/berth/api/worker/v1"
 )
 
 func prompt(seed uint64, n int) []int32 {
@@ -142,6 +143,28 @@ func TestNoTokenToChoose(t *testing.T) { // W6
 	c.device.broken.Store(false)
 	if a, err := c.generate(t.Context(), c.reserve(ask{"g", prompt(1, 9), 5}), 0); err != nil || len(a.ids) != 5 {
 		t.Errorf("after it: %v, %v", a.ids, err)
+	}
+}
+
+// TestLogitsThatAreNoNumbers: a prompt whose scores are none fails too, and nothing of its step is found in the cache.
+func TestLogitsThatAreNoNumbers(t *testing.T) { // W6
+	c := start(t, setup{pages: 150, slots: 4})
+	for _, scored := range []bool{false, true} {
+		c.device.broken.Store(true)
+		p := prompt(uint64(7), 20)
+		r := c.reserve(ask{"g", p, 5})
+		if scored {
+			r = c.reserve(ask{"g", p, 0})
+			r.PromptScoring = &workerv1.Scoring{}
+		}
+		if _, err := c.generate(t.Context(), r, 0); status.Code(err) != codes.Internal {
+			t.Errorf("scored %v: ended with %v", scored, err)
+		}
+	}
+	c.device.broken.Store(false)
+	a, err := c.generate(t.Context(), c.reserve(ask{"g", prompt(7, 20), 5}), 0)
+	if err != nil || len(a.ids) != 5 || a.finish.CachedTokens > firstChunk { // a chunk before it had no logits
+		t.Errorf("after it: %v, %v, %v", a.ids, a.finish, err)
 	}
 }
 
