@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -76,4 +77,37 @@ func TestAFileCutShortWhileItIsRead(t *testing.T) {
 		}
 	}()
 	_ = Guard(path, func() { panic("another") })
+}
+
+// TestRevisionKnowsHowWeightsAreUsed: models of the same weights and another rope or window are others: their keys and values
+// are not each other's.
+func TestRevisionKnowsHowWeightsAreUsed(t *testing.T) {
+	m, err := Open("../testdata/golden/tiny/gemma3/model-q8_0.gguf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	was := m.Revision()
+	if m.Revision() != was {
+		t.Error("one model has two revisions")
+	}
+	for what, change := range map[string]func(*Decoder){
+		"rope base":    func(d *Decoder) { d.Layers[1].RopeBase *= 2 },
+		"rope scaling": func(d *Decoder) { d.Layers[1].RopeScale /= 8 },
+		"factors":      func(d *Decoder) { d.Layers[1].RopeFactors = []float32{2} },
+		"window":       func(d *Decoder) { d.Layers[0].Window++ },
+		"epsilon":      func(d *Decoder) { d.Epsilon *= 2 },
+	} {
+		other := *m
+		other.Layers = slices.Clone(m.Layers)
+		change(&other.Decoder)
+		if other.Revision() == was {
+			t.Errorf("another %s, and the same revision", what)
+		}
+	}
+	longer := *m
+	longer.Context *= 2
+	if longer.Revision() != was {
+		t.Error("a length has another revision")
+	}
 }

@@ -3,6 +3,7 @@ package model
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 )
 
 // Revision names the weights: SHA-256 over name, type, shape and bytes of every tensor in name order, each field behind
@@ -29,4 +30,14 @@ func (f *File) Revision() [sha256.Size]byte {
 		h.Write(t.Data)
 	}
 	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// Revision names all that keys and values depend on: the weights (File.Revision), and what the metadata says of how they
+// are computed with, such as the rope's base and scaling, windows and scales. The length that the model was trained for is no
+// part of it. It reads the mapping, as File.Revision does.
+func (m *Model) Revision() [sha256.Size]byte {
+	d := m.Decoder
+	d.Context = 0
+	weights := m.File.Revision()
+	return sha256.Sum256(fmt.Appendf(weights[:], "%+v", d))
 }
