@@ -189,6 +189,7 @@ func TestChoicesFitAlone(t *testing.T) { // P1, P2
 // TestStopOneBranch ends one of three branches: it holds nothing, the others go on.
 func TestStopOneBranch(t *testing.T) { // W5, W6
 	c := start(t, setup{pages: 200, slots: 8})
+	c.device.hold = make(chan struct{}) // or a slow reader would see its end before it stops anything
 	p := prompt(4, 12)
 	r := c.reserveAll(choices{ask{"g", p, 300}, 3})
 	r.Sampling.Seed = 5
@@ -210,6 +211,7 @@ func TestStopOneBranch(t *testing.T) { // W5, W6
 						t.Fatal(err)
 					}
 				}
+				close(c.device.hold)
 			}
 			got[k.Branch] += len(k.Ids)
 		}

@@ -195,7 +195,7 @@ func TestBrokenLine(t *testing.T) {
 
 // A router that hangs is left before the lease is up; the incarnation, and what it runs, goes on.
 func TestSilentRouter(t *testing.T) {
-	c := start(t, setup{pages: 150, slots: 16, lease: 600 * time.Millisecond})
+	c := start(t, setup{pages: 150, slots: 16, lease: 1500 * time.Millisecond})
 	before := c.worker.engine.Load()
 	c.silent.Store(true)
 	attached := c.attached.Load()
