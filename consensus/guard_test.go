@@ -236,7 +236,7 @@ func TestForeignDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Open(Config{ID: "n2", Dir: dir})
-	want := "the log in " + dir + " is of n1; start with --id n1 or another --data"
+	want := dir + ": " + ErrForeign.Error() + ": it is the folder of replica n1, not of n2"
 	if !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v", err)
 	}
