@@ -84,7 +84,6 @@ func (n *Node) tickInterval() time.Duration {
 
 // tick lets time pass once. It goes to the log once: a repeat would let it pass twice.
 func (n *Node) tick(ctx context.Context, delta time.Duration) error {
-	n.markLog()
 	heard := n.takeHeard()
 	answered := make(chan error, 1)
 	n.Submit(&ledgerv1.Proposal{Command: &ledgerv1.Command{Kind: &ledgerv1.Command_Tick{Tick: &ledgerv1.Tick{
@@ -105,12 +104,6 @@ func (n *Node) takeHeard() []uint64 {
 	heard := slices.Sorted(maps.Keys(n.heard))
 	clear(n.heard)
 	return heard
-}
-
-func (n *Node) markLog() {
-	if err := n.seat.mark.write(n.raft().CommitIndex()); err != nil {
-		n.config.Log.Warn("the log is not marked", "node", n.config.ID, "error", err.Error())
-	}
 }
 
 // nameCluster gives a new cluster its identity. If another leader was faster, its name stays.

@@ -78,7 +78,7 @@ func start(c Config, s *seat) (*Node, error) {
 		scope:  func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
 		broken: make(chan struct{}), failed: make(chan error, 1), seats: make(chan struct{}, 1),
 	}
-	n.machine = newMachine(s.identity, n.fail, c.Audit)
+	n.machine = newMachine(s.identity, n.fail, n.committed, c.Audit)
 	s.writes.report(func(why error) {
 		n.fail(why)
 		if s.sever != nil {
@@ -125,6 +125,9 @@ func (n *Node) run(ctx context.Context, rc *raft.Config) {
 	duties.Go(func() { n.greet(ctx) })
 	duties.Wait()
 }
+
+// committed notes up to where the log is committed.
+func (n *Node) committed(index uint64) { _ = n.seat.writes.check(n.seat.mark.write(index)) }
 
 // raft is nil while the node has no seat.
 func (n *Node) raft() *raft.Raft { return n.core.Load() }
@@ -256,6 +259,7 @@ func (n *Node) Close() error {
 		n.owned.Wait()
 		if r := n.raft(); r != nil {
 			n.closed = r.Shutdown().Error()
+			n.committed(r.CommitIndex()) // entries that are no commands are not applied
 		}
 		n.closed = errors.Join(n.closed, n.seat.close())
 	})

@@ -25,7 +25,7 @@ type seat struct {
 	stable    raft.StableStore
 	snapshots raft.SnapshotStore
 	writes    writes
-	mark      mark // no path: there is no disk
+	mark      *mark // nil: there is no disk
 	identity  *identity
 	holder    holder
 	// listen opens the transport: not before the node has its seat, since raft would answer who asks for a vote.
@@ -123,8 +123,10 @@ func openDisk(c Config, f files) (_ *seat, opened closers, err error) {
 		return nil, opened, fmt.Errorf("open the ledger in %s: %w", c.Dir, err)
 	}
 	s.log, s.stable, s.snapshots, s.identity = cache, wal, snapshots, identity
-	s.mark = mark{filepath.Join(c.Dir, "committed")}
-	return s, opened, nil
+	if s.mark, err = openMark(filepath.Join(c.Dir, "committed")); err != nil {
+		return nil, opened, fmt.Errorf("open the ledger's mark: %w", err)
+	}
+	return s, append(opened, s.mark.close), nil
 }
 
 // openLog is raftwal.Open, of which a panic is an error too: it has those for files that make no sense.
