@@ -89,22 +89,31 @@ func (w *wire) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.Ap
 
 func (w *wire) AppendEntries(id raft.ServerID, to raft.ServerAddress, a *raft.AppendEntriesRequest,
 	r *raft.AppendEntriesResponse) error {
+	to = peerAt("", to).address()
 	return w.both(to, func() error { return w.InmemTransport.AppendEntries(id, to, a, r) })
 }
 
 func (w *wire) RequestVote(id raft.ServerID, to raft.ServerAddress, a *raft.RequestVoteRequest,
 	r *raft.RequestVoteResponse) error {
+	to = peerAt("", to).address()
 	return w.both(to, func() error { return w.InmemTransport.RequestVote(id, to, a, r) })
 }
 
 func (w *wire) RequestPreVote(id raft.ServerID, to raft.ServerAddress, a *raft.RequestPreVoteRequest,
 	r *raft.RequestPreVoteResponse) error {
+	to = peerAt("", to).address()
 	return w.both(to, func() error { return w.InmemTransport.RequestPreVote(id, to, a, r) })
 }
 
 func (w *wire) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, a *raft.InstallSnapshotRequest,
 	r *raft.InstallSnapshotResponse, data io.Reader) error {
+	to = peerAt("", to).address()
 	return w.both(to, func() error { return w.InmemTransport.InstallSnapshot(id, to, a, r, data) })
+}
+
+func (w *wire) TimeoutNow(id raft.ServerID, to raft.ServerAddress, q *raft.TimeoutNowRequest, r *raft.TimeoutNowResponse) error {
+	to = peerAt("", to).address()
+	return w.both(to, func() error { return w.InmemTransport.TimeoutNow(id, to, q, r) })
 }
 
 // addressOf is where node i is, for raft and for gRPC.
@@ -129,6 +138,7 @@ type box struct {
 	store     *raft.InmemStore
 	snapshots *raft.InmemSnapshotStore
 	identity  *identity
+	holder    holder
 	end       *raft.InmemTransport // of the node that runs, or ran last
 	node      *Node                // nil while none runs
 	rpc       *grpc.Server
@@ -167,7 +177,7 @@ func (b *bubble) box(founders []Peer) int {
 // wipe empties a box's disk.
 func (b *bubble) wipe(i int) {
 	b.boxes[i].store, b.boxes[i].snapshots = raft.NewInmemStore(), raft.NewInmemSnapshotStore()
-	b.boxes[i].identity = &identity{}
+	b.boxes[i].identity, b.boxes[i].holder = &identity{}, holder{}
 }
 
 // start runs a node on what the box's disk has.
@@ -184,7 +194,7 @@ func (b *bubble) start(t *testing.T, i int) *Node {
 	}
 	end := x.end
 	c = c.withDefaults()
-	s := &seat{log: slowLog{x.store, x.write}, stable: x.store, snapshots: x.snapshots, identity: x.identity}
+	s := &seat{log: slowLog{x.store, x.write}, stable: x.store, snapshots: x.snapshots, identity: x.identity, holder: x.holder}
 	var opened closers
 	if c.Dir = x.dir; x.dir != "" {
 		var err error
@@ -193,12 +203,13 @@ func (b *bubble) start(t *testing.T, i int) *Node {
 		}
 	}
 	s.self, s.founders = x.self, x.founders
-	s.listen, s.close = func() raft.Transport { return &wire{end, b.net} }, append(opened, end.Close).close
+	s.listen, s.close = func(door) raft.Transport { return &wire{end, b.net} }, append(opened, end.Close).close
 	s.dial = func(to string) (*grpc.ClientConn, error) { return b.dial(x.self.RPC, to) }
 	n, err := start(c, s)
 	if err != nil {
 		t.Fatal(err)
 	}
+	x.holder = s.holder
 	x.node, x.rpc = n, grpc.NewServer()
 	n.RegisterRPC(x.rpc)
 	l := &pipes{accepts: make(chan net.Conn), closed: make(chan struct{})}

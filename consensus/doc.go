@@ -35,6 +35,8 @@
 //     cluster.
 //   - N8: a replica speaks raft with those of its own cluster only, or with those that are of none yet.
 //   - N9: the first write or fsync that fails is the last: nothing is written, acknowledged or voted for after it.
+//   - N10: a seat belongs to one disk: a second process of a living replica's name, or a disk whose seat another has, has no
+//     vote, touches no member's, is told and fails.
 //
 // It never decides anything about pages, never blocks in Apply on anything but memory, and never retries a Tick: time
 // that was lost stays lost.

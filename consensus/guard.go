@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"os"
+	"sync"
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
@@ -149,23 +150,52 @@ func newRaft(c *raft.Config, m *machine, s *seat, log *guard, shots *snapshots) 
 }
 
 // mark is the index up to which the log was known to be committed, in a file beside the log: what raft-wal takes for a
-// batch that was being written when the machine stopped, it cuts off in silence.
-type mark struct{ path string }
-
-// read is 0 if there is no mark, or none that can be read: it is not flushed, and may be lost.
-func (m mark) read() uint64 {
-	data, err := os.ReadFile(m.path)
-	if err != nil || len(data) != 12 || binary.LittleEndian.Uint32(data[8:]) != crc32.Checksum(data[:8], castagnoli) {
-		return 0
-	}
-	return binary.LittleEndian.Uint64(data)
+// batch that was being written when the machine stopped, it cuts off in silence. It is written after each commit and not
+// flushed: the log was, so a mark is never ahead of its log. A nil mark is that of a node without a disk.
+type mark struct {
+	file *os.File
+	mu   sync.Mutex
+	last uint64 // in the file; 0 if there was none, or none that could be read
 }
 
-func (m mark) write(index uint64) error {
-	if m.path == "" {
+func openMark(path string) (*mark, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	m, data := &mark{file: f}, make([]byte, 12)
+	if _, err := f.ReadAt(data, 0); err == nil && binary.LittleEndian.Uint32(data[8:]) == crc32.Checksum(data[:8], castagnoli) {
+		m.last = binary.LittleEndian.Uint64(data)
+	}
+	return m, nil
+}
+
+func (m *mark) read() uint64 {
+	if m == nil {
+		return 0
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.last
+}
+
+// write moves the mark forward: a log that is applied anew was committed long before.
+func (m *mark) write(index uint64) error {
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if index <= m.last {
 		return nil
 	}
 	data := binary.LittleEndian.AppendUint64(nil, index)
 	data = binary.LittleEndian.AppendUint32(data, crc32.Checksum(data, castagnoli))
-	return os.WriteFile(m.path, data, 0o600)
+	if _, err := m.file.WriteAt(data, 0); err != nil {
+		return err
+	}
+	m.last = index
+	return nil
 }
+
+func (m *mark) close() error { return m.file.Close() }

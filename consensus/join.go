@@ -36,8 +36,8 @@ func (n *Node) ask(ctx context.Context) (found bool, err error) {
 		case why == nil && leader == nil:
 			return true, nil
 		case why == nil:
-			if why = n.join(ctx, *leader, true); why == nil {
-				return false, nil
+			if why = n.join(ctx, *leader, true); why == nil || errors.Is(why, ErrForeign) {
+				return false, why
 			}
 		}
 		n.asks.Store(&why)
@@ -85,22 +85,26 @@ func (n *Node) meet(ctx context.Context) (leader *Peer, why error) {
 func (n *Node) meetOne(ctx context.Context, p Peer) (*ledgerv1.MeetReply, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	conn, err := n.seat.dial(p.RPC)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	m, err := ledgerv1.NewReplicaClient(conn).Meet(ctx, &ledgerv1.MeetRequest{})
+	m, err := n.meetAt(ctx, p.RPC)
 	if err != nil {
 		return nil, fmt.Errorf("%s does not answer at %s: %s", p.ID, p.RPC, status.Code(err))
 	}
 	if m.Id != p.ID {
 		return nil, fmt.Errorf("at %s is %s, not %s", p.RPC, m.Id, p.ID)
 	}
-	if len(m.ClusterId) == 0 && !m.HasLog && !slices.EqualFunc(m.Founders, n.seat.founders, func(m *ledgerv1.Member, p Peer) bool { return peerOf(m) == p }) {
+	if len(m.ClusterId) == 0 && !m.HasLog && !slices.EqualFunc(m.Founders, n.seat.founders, func(m *ledgerv1.Member, p Peer) bool { return peerOf(m).at() == p.at() }) {
 		return nil, fmt.Errorf("%s was started with other peers: give all the same list", p.ID)
 	}
 	return m, nil
+}
+
+func (n *Node) meetAt(ctx context.Context, address string) (*ledgerv1.MeetReply, error) {
+	conn, err := n.seat.dial(address)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return ledgerv1.NewReplicaClient(conn).Meet(ctx, &ledgerv1.MeetRequest{})
 }
 
 // join asks the leader for the seat that this node is due. ErrRemoved: it is no member.
@@ -112,9 +116,10 @@ func (n *Node) join(ctx context.Context, leader Peer, empty bool) error {
 		return err
 	}
 	defer conn.Close()
-	q := &ledgerv1.JoinRequest{Member: n.seat.self.message(), Empty: empty, ClusterId: n.seat.identity.get()}
-	if r := n.raft(); r != nil {
-		q.Applied = r.AppliedIndex()
+	q := &ledgerv1.JoinRequest{Member: n.self().message(), Empty: empty, ClusterId: n.seat.identity.get(),
+		Process: n.process}
+	if m := n.member(n.config.ID); m != nil && m.instance == n.seat.holder.instance { // its log goes as far as its seat
+		q.Applied = n.raft().AppliedIndex()
 	}
 	reply, err := ledgerv1.NewReplicaClient(conn).Join(ctx, q)
 	switch status.Code(err) {
@@ -142,17 +147,18 @@ func (n *Node) greet(ctx context.Context) {
 			return
 		}
 		leader, m := n.leader(), n.member(n.config.ID)
-		seated := m != nil && m.Voter && (m.Peer == n.seat.self || len(n.config.Peers) == 0)
+		seated := m != nil && m.Voter && (m.Peer == n.self() || len(n.config.Peers) == 0) && !n.refused.Load()
 		switch {
 		case leader.ID == n.config.ID || leader.ID != "" && seated:
 			continue
 		case leader.ID == "" || leader.RPC == "":
 			found, err := n.meet(ctx)
-			if found == nil || err != nil || found.ID == n.config.ID {
+			if found == nil || err != nil {
 				continue
 			}
 			leader = *found
 		}
+		n.refused.Store(false) // what a peer, who may be behind, says is asked of the leader
 		err := n.join(ctx, leader, false)
 		if errors.Is(err, ErrRemoved) || errors.Is(err, ErrForeign) {
 			n.fail(err)
@@ -161,15 +167,15 @@ func (n *Node) greet(ctx context.Context) {
 	}
 }
 
-// moved tells the cluster this leader's own address, if that is another than it was.
+// moved tells the cluster this leader's own address and disk, if they are others than they were.
 func (n *Node) moved() error {
-	m, self := n.member(n.config.ID), n.seat.self
+	m, self := n.member(n.config.ID), n.self()
 	if len(n.config.Peers) == 0 || m == nil || m.Peer == self {
 		return nil
 	}
-	n.seats.Lock()
-	defer n.seats.Unlock()
-	if err := n.raft().AddVoter(self.server().ID, self.address(), 0, 0).Error(); err != nil {
+	n.seats <- struct{}{}
+	defer func() { <-n.seats }()
+	if err := n.raft().AddVoter(self.server().ID, self.seat(), 0, 0).Error(); err != nil {
 		return fmt.Errorf("tell the cluster the new address: %w", err)
 	}
 	return nil

@@ -108,10 +108,11 @@ func TestLostDisk(t *testing.T) {
 				n := b.start(t, lost)
 				sat := false
 				until(t, "the replica votes again", func() bool {
-					if m := n.member(n.config.ID); m != nil && !m.Voter {
+					m := n.member(n.config.ID)
+					if m != nil && !m.Voter {
 						sat = true
 					}
-					return n.Ready() == nil && voters(n) == 3
+					return n.Ready() == nil && voters(n) == 3 && m.instance == b.boxes[lost].holder.instance // not the lost disk's
 				})
 				if !sat {
 					t.Error("N7: it had a vote at once")

@@ -65,6 +65,48 @@ func (n *Node) reign(ctx context.Context) error {
 	return nil // lost and won again in between: a reign of its own
 }
 
+// handOverTries is how often raft is asked for another leader: the one it picks may not answer.
+const handOverTries = 3
+
+// LeaveLead gives the lead to another replica, if this node has it, so that one that is about to stop is not missed first.
+// It returns once another leads as far as this node knows, or with an error if ctx ends before, or there is none to take it.
+func (n *Node) LeaveLead(ctx context.Context) error {
+	if !n.leads() {
+		return nil
+	}
+	if voters := slices.DeleteFunc(n.Members(), func(m Member) bool { return !m.Voter }); len(voters) < 2 {
+		return nil // none to take it, and none to miss it
+	}
+	answered := make(chan error, 1)
+	if err := n.adopt(func() { answered <- n.transfer(ctx) }); err != nil {
+		return err
+	}
+	select {
+	case err := <-answered:
+		if err != nil && n.leads() {
+			return fmt.Errorf("hand over the lead: %w", err)
+		}
+	case <-ctx.Done():
+		return fmt.Errorf("hand over the lead: %w", ctx.Err())
+	}
+	for n.leader().ID == "" || n.leads() {
+		if n.pause(ctx); ctx.Err() != nil {
+			return fmt.Errorf("hand over the lead: %w", ctx.Err())
+		}
+	}
+	return nil
+}
+
+// transfer asks raft, which bounds each try by its election timeout.
+func (n *Node) transfer(ctx context.Context) (err error) {
+	for range handOverTries {
+		if err = n.raft().LeadershipTransfer().Error(); err == nil || !n.leads() || ctx.Err() != nil {
+			break
+		}
+	}
+	return err
+}
+
 // pause is between two tries of what needs a quorum.
 func (n *Node) pause(ctx context.Context) {
 	select {
@@ -84,7 +126,6 @@ func (n *Node) tickInterval() time.Duration {
 
 // tick lets time pass once. It goes to the log once: a repeat would let it pass twice.
 func (n *Node) tick(ctx context.Context, delta time.Duration) error {
-	n.markLog()
 	heard := n.takeHeard()
 	answered := make(chan error, 1)
 	n.Submit(&ledgerv1.Proposal{Command: &ledgerv1.Command{Kind: &ledgerv1.Command_Tick{Tick: &ledgerv1.Tick{
@@ -105,12 +146,6 @@ func (n *Node) takeHeard() []uint64 {
 	heard := slices.Sorted(maps.Keys(n.heard))
 	clear(n.heard)
 	return heard
-}
-
-func (n *Node) markLog() {
-	if err := n.seat.mark.write(n.raft().CommitIndex()); err != nil {
-		n.config.Log.Warn("the log is not marked", "node", n.config.ID, "error", err.Error())
-	}
 }
 
 // nameCluster gives a new cluster its identity. If another leader was faster, its name stays.

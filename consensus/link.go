@@ -98,7 +98,6 @@ func (n *Node) report(ctx context.Context, l *link) {
 			return
 		case <-n.config.Clock.After(max(time.Millisecond, min(n.tickInterval()/2, n.silence()/3))):
 		}
-		n.markLog()
 		heard := n.takeHeard()
 		if l.send(&ledgerv1.FromFollower{Kind: &ledgerv1.FromFollower_Heard{Heard: &ledgerv1.Heard{Sessions: heard}}}) != nil {
 			return // the stream has ended, as receive will say

@@ -20,10 +20,11 @@ type machine struct {
 	digests digests
 
 	identity   *identity
-	audit      Audit       // nil: nobody looks
-	fail       func(error) // tells the node that it cannot go on
-	stopped    error       // nothing is applied after an entry that could not be: the replicas would differ
-	unrestored error       // why the last snapshot could not be restored
+	audit      Audit        // nil: nobody looks
+	fail       func(error)  // tells the node that it cannot go on
+	committed  func(uint64) // tells it up to which entry all are committed
+	stopped    error        // nothing is applied after an entry that could not be: the replicas would differ
+	unrestored error        // why the last snapshot could not be restored
 }
 
 // published is a view and the channel that is closed when the next one replaces it.
@@ -32,8 +33,8 @@ type published struct {
 	changed chan struct{}
 }
 
-func newMachine(i *identity, fail func(error), audit Audit) *machine {
-	m := &machine{state: ledger.New(), identity: i, fail: fail, audit: audit}
+func newMachine(i *identity, fail func(error), committed func(uint64), audit Audit) *machine {
+	m := &machine{state: ledger.New(), identity: i, fail: fail, committed: committed, audit: audit}
 	m.published.Store(&published{view: m.state.View(), changed: make(chan struct{})})
 	return m
 }
@@ -57,6 +58,9 @@ func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 			}
 		}
 		answers[i] = m.stopped
+	}
+	if len(logs) > 0 {
+		m.committed(logs[len(logs)-1].Index)
 	}
 	m.publish()
 	return answers

@@ -146,14 +146,14 @@ func (n *Node) showsChange(ctx context.Context, q *ledgerv1.ChangeRequest) {
 }
 
 func (n *Node) add(p Peer) error {
-	n.seats.Lock()
-	defer n.seats.Unlock()
+	n.seats <- struct{}{}
+	defer func() { <-n.seats }()
 	if len(n.config.Peers) == 0 {
 		return fmt.Errorf("%w: the others cannot reach %s: start it with --peers first, of itself alone if there are no others", ErrMember, n.config.ID)
 	}
 	for _, m := range n.Members() {
 		switch {
-		case m.Peer == p:
+		case m.at() == p.at():
 			return nil
 		case m.ID == p.ID:
 			return fmt.Errorf("%w: %s is %s already; remove it first", ErrMember, p.ID, m.Peer)
@@ -161,7 +161,7 @@ func (n *Node) add(p Peer) error {
 			return fmt.Errorf("%w: %s has an address of %s", ErrMember, m.ID, p)
 		}
 	}
-	server := p.server()
+	server := p.at().server()
 	if err := n.raft().AddNonvoter(server.ID, server.Address, 0, 0).Error(); err != nil {
 		return fmt.Errorf("%w: add %s: %w", ErrNoQuorum, p.ID, err)
 	}
@@ -170,8 +170,8 @@ func (n *Node) add(p Peer) error {
 }
 
 func (n *Node) remove(id string) error {
-	n.seats.Lock()
-	defer n.seats.Unlock()
+	n.seats <- struct{}{}
+	defer func() { <-n.seats }()
 	voters, online := 0, 0
 	heard := append(n.followers.list(), n.config.ID)
 	for _, m := range n.Members() {

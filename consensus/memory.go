@@ -31,7 +31,7 @@ func (m *Memory) Open(c Config) (*Node, error) {
 	s := &seat{
 		log: sealed{slowLog{m.log, m.Write}}, stable: m.log, snapshots: m.snapshots, self: self, founders: []Peer{self},
 		identity: &m.identity,
-		listen:   func() raft.Transport { return end }, close: end.Close,
+		listen:   func(door) raft.Transport { return end }, close: end.Close,
 	}
 	n, err := start(c, s)
 	if err != nil {

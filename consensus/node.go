@@ -31,11 +31,13 @@ type Node struct {
 	closed error
 	owned  sync.WaitGroup // run and the sessions
 
+	process   []byte                // drawn at each start
+	refused   atomic.Bool           // by a peer, since greet last looked
 	reigns    atomic.Uint64         // the term that this node leads in with the whole log applied
 	link      atomic.Pointer[link]  // to the leader, nil while there is none
 	followers followers             // whose lines are up, while this node leads
 	asks      atomic.Pointer[error] // why the node has no seat yet
-	seats     sync.Mutex            // held by who changes the members
+	seats     chan struct{}         // has one while somebody changes the members
 
 	broken chan struct{} // closed once fault is set
 	failed chan error    // gives fault to one reader
@@ -74,9 +76,9 @@ func start(c Config, s *seat) (*Node, error) {
 	n := &Node{
 		config: c, seat: s, heard: map[uint64]struct{}{}, stop: ctx.Done(), cancel: cancel,
 		scope:  func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) },
-		broken: make(chan struct{}), failed: make(chan error, 1),
+		broken: make(chan struct{}), failed: make(chan error, 1), seats: make(chan struct{}, 1),
 	}
-	n.machine = newMachine(s.identity, n.fail, c.Audit)
+	n.machine = newMachine(s.identity, n.fail, n.committed, c.Audit)
 	s.writes.report(func(why error) {
 		n.fail(why)
 		if s.sever != nil {
@@ -86,8 +88,10 @@ func start(c Config, s *seat) (*Node, error) {
 	n.log = &guard{LogStore: s.log, writes: &s.writes, dir: c.Dir, fail: n.fail}
 	exists, err := n.inspect()
 	if err == nil && !exists {
-		err = s.identity.forget()
+		err = errors.Join(s.identity.forget(), s.holder.draw(c.Random)) // whatever it acknowledged before is lost
 	}
+	n.process = make([]byte, instanceBytes)
+	err = errors.Join(err, n.draw(n.process))
 	alone := !exists && len(s.founders) == 1
 	if err == nil && (exists || alone) {
 		err = n.enter(rc, alone)
@@ -122,6 +126,9 @@ func (n *Node) run(ctx context.Context, rc *raft.Config) {
 	duties.Wait()
 }
 
+// committed notes up to where the log is committed.
+func (n *Node) committed(index uint64) { _ = n.seat.writes.check(n.seat.mark.write(index)) }
+
 // raft is nil while the node has no seat.
 func (n *Node) raft() *raft.Raft { return n.core.Load() }
 
@@ -153,7 +160,7 @@ func (n *Node) hasLog() bool {
 // enter starts raft from what is on the disk, which is written first if a cluster is to be founded.
 func (n *Node) enter(rc *raft.Config, found bool) error {
 	s := n.seat
-	s.transport = s.listen()
+	s.transport = s.listen(n)
 	if found {
 		var first raft.Configuration
 		for _, p := range s.founders {
@@ -170,6 +177,11 @@ func (n *Node) enter(rc *raft.Config, found bool) error {
 	n.log.running.Store(true)
 	if err := n.belongs(r); err != nil {
 		return errors.Join(err, r.Shutdown().Error())
+	}
+	if s.holder.instance == "" { // the log is from before there were instances
+		if err := s.holder.draw(n.config.Random); err != nil {
+			return errors.Join(err, r.Shutdown().Error())
+		}
 	}
 	n.core.Store(r)
 	return nil
@@ -204,8 +216,8 @@ func (n *Node) belongs(r *raft.Raft) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: the log in %s is of %s; start with --id %s or another --data, or, if this replica was removed, "+
-		"add it again and empty its --data", ErrForeign, n.config.Dir, strings.Join(ids, " and "), ids[0])
+	return fmt.Errorf("%w: the members in the log in %s are %s: it is another's folder, or %s was removed; then add it again, "+
+		"and empty its --data", ErrForeign, n.config.Dir, strings.Join(ids, " and "), n.config.ID)
 }
 
 // fail says that the node cannot go on; the first reason stays.
@@ -247,6 +259,7 @@ func (n *Node) Close() error {
 		n.owned.Wait()
 		if r := n.raft(); r != nil {
 			n.closed = r.Shutdown().Error()
+			n.committed(r.CommitIndex()) // entries that are no commands are not applied
 		}
 		n.closed = errors.Join(n.closed, n.seat.close())
 	})

@@ -16,6 +16,8 @@ import (
 // Peer is a replica: its name, which is for ever, and where the others reach its raft transport and its gRPC server.
 type Peer struct {
 	ID, Raft, RPC string
+
+	instance string // of the disk that has the seat, see holder; "" while none is known
 }
 
 // saneID is a name that flags, files and addresses can carry.
@@ -55,16 +57,36 @@ func (p Peer) check() error {
 // String is what ParsePeer reads.
 func (p Peer) String() string { return p.ID + "=" + string(p.address()) }
 
-// address is what raft knows a peer by, and replicates: both addresses.
+// address is where a peer is: both addresses.
 func (p Peer) address() raft.ServerAddress { return raft.ServerAddress(p.Raft + "/" + p.RPC) }
 
-func peerAt(id string, address raft.ServerAddress) Peer {
-	r, rpc, _ := strings.Cut(string(address), "/")
-	return Peer{ID: id, Raft: r, RPC: rpc}
+// seat is what raft knows a peer by, and replicates: where it is, and whose disk has the seat.
+func (p Peer) seat() raft.ServerAddress {
+	if p.instance == "" {
+		return p.address()
+	}
+	return p.address() + raft.ServerAddress("/"+p.instance)
 }
 
-func (p Peer) server() raft.Server { return raft.Server{ID: raft.ServerID(p.ID), Address: p.address()} }
+// peerAt reads an address or a seat.
+func peerAt(id string, address raft.ServerAddress) Peer {
+	r, rest, _ := strings.Cut(string(address), "/")
+	rpc, instance, _ := strings.Cut(rest, "/")
+	return Peer{ID: id, Raft: r, RPC: rpc, instance: instance}
+}
 
-func (p Peer) message() *ledgerv1.Member { return &ledgerv1.Member{Id: p.ID, Raft: p.Raft, Rpc: p.RPC} }
+// at is the peer without its disk.
+func (p Peer) at() Peer {
+	p.instance = ""
+	return p
+}
 
-func peerOf(m *ledgerv1.Member) Peer { return Peer{ID: m.GetId(), Raft: m.GetRaft(), RPC: m.GetRpc()} }
+func (p Peer) server() raft.Server { return raft.Server{ID: raft.ServerID(p.ID), Address: p.seat()} }
+
+func (p Peer) message() *ledgerv1.Member {
+	return &ledgerv1.Member{Id: p.ID, Raft: p.Raft, Rpc: p.RPC, Instance: p.instance}
+}
+
+func peerOf(m *ledgerv1.Member) Peer {
+	return Peer{ID: m.GetId(), Raft: m.GetRaft(), RPC: m.GetRpc(), instance: m.GetInstance()}
+}

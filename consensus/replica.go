@@ -30,7 +30,7 @@ func (n *Node) RegisterRPC(s grpc.ServiceRegistrar) {
 
 // Meet implements ledger.v1.Replica.
 func (r replica) Meet(context.Context, *ledgerv1.MeetRequest) (*ledgerv1.MeetReply, error) {
-	m := &ledgerv1.MeetReply{Id: r.config.ID, ClusterId: r.seat.identity.get(), HasLog: r.hasLog()}
+	m := &ledgerv1.MeetReply{Id: r.config.ID, ClusterId: r.seat.identity.get(), HasLog: r.hasLog(), Process: r.process}
 	for _, p := range r.seat.founders {
 		m.Founders = append(m.Founders, p.message())
 	}
@@ -44,18 +44,25 @@ func (r replica) Meet(context.Context, *ledgerv1.MeetRequest) (*ledgerv1.MeetRep
 }
 
 // Join implements ledger.v1.Replica.
-func (r replica) Join(_ context.Context, q *ledgerv1.JoinRequest) (*ledgerv1.JoinReply, error) {
+func (r replica) Join(ctx context.Context, q *ledgerv1.JoinRequest) (*ledgerv1.JoinReply, error) {
 	if err := r.rules(); err != nil {
 		return nil, err
 	}
 	if len(q.ClusterId) > 0 && string(q.ClusterId) != string(r.seat.identity.get()) {
 		return nil, status.Errorf(codes.FailedPrecondition, "%s is of another cluster", q.GetMember().GetId())
 	}
-	r.seats.Lock()
-	defer r.seats.Unlock()
 	m := r.member(q.GetMember().GetId())
 	if m == nil {
 		return nil, status.Errorf(codes.NotFound, "%s is no member", q.GetMember().GetId())
+	}
+	if err := r.due(ctx, m, q); err != nil {
+		r.config.Log.Warn("a replica is refused its seat", "replica", m.ID, "reason", err.Error())
+		return nil, status.Error(codes.FailedPrecondition, err.Error())
+	}
+	r.seats <- struct{}{}
+	defer func() { <-r.seats }()
+	if now := r.member(m.ID); now == nil || *now != *m {
+		return nil, status.Errorf(codes.Unavailable, "the seat of %s changed meanwhile", m.ID)
 	}
 	voter, err := r.seatOf(m, q)
 	if err != nil {
@@ -94,9 +101,9 @@ func (n *Node) seatOf(m *Member, q *ledgerv1.JoinRequest) (voter bool, err error
 	case !m.Voter && q.Applied > 0 && q.Applied+caughtUp >= core.AppliedIndex():
 		n.config.Log.Info("replica has caught up and votes", "replica", m.ID)
 		return true, core.AddVoter(seat.ID, seat.Address, 0, 0).Error()
-	case m.address() != seat.Address && m.Voter:
+	case m.seat() != seat.Address && m.Voter:
 		return true, core.AddVoter(seat.ID, seat.Address, 0, 0).Error()
-	case m.address() != seat.Address:
+	case m.seat() != seat.Address:
 		return false, core.AddNonvoter(seat.ID, seat.Address, 0, 0).Error()
 	}
 	return m.Voter, nil

@@ -25,10 +25,11 @@ type seat struct {
 	stable    raft.StableStore
 	snapshots raft.SnapshotStore
 	writes    writes
-	mark      mark // no path: there is no disk
+	mark      *mark // nil: there is no disk
 	identity  *identity
+	holder    holder
 	// listen opens the transport: not before the node has its seat, since raft would answer who asks for a vote.
-	listen    func() raft.Transport
+	listen    func(door) raft.Transport
 	transport raft.Transport // nil before
 	sever     func()         // ends all connections of raft, for ever; nil in memory
 	dial      func(address string) (*grpc.ClientConn, error)
@@ -76,9 +77,9 @@ func openSeat(c Config, f files) (_ *seat, err error) {
 	s.close = opened.close
 	open := &connections{}
 	s.sever = open.sever
-	s.listen = func() raft.Transport {
+	s.listen = func(d door) raft.Transport {
 		return raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-			Stream:  streams{bound, s.self.address(), s.identity, len(s.founders) == 1, open},
+			Stream:  streams{bound, s.self.address(), d, open},
 			MaxPool: 3, Timeout: 10 * time.Second, Logger: raftLog(c.Log),
 		})
 	}
@@ -118,9 +119,14 @@ func openDisk(c Config, f files) (_ *seat, opened closers, err error) {
 	if err != nil {
 		return nil, opened, fmt.Errorf("open the ledger in %s: %w", c.Dir, err)
 	}
+	if s.holder, err = openHolder(filepath.Join(c.Dir, "replica"), c.ID); err != nil {
+		return nil, opened, fmt.Errorf("open the ledger in %s: %w", c.Dir, err)
+	}
 	s.log, s.stable, s.snapshots, s.identity = cache, wal, snapshots, identity
-	s.mark = mark{filepath.Join(c.Dir, "committed")}
-	return s, opened, nil
+	if s.mark, err = openMark(filepath.Join(c.Dir, "committed")); err != nil {
+		return nil, opened, fmt.Errorf("open the ledger's mark: %w", err)
+	}
+	return s, append(opened, s.mark.close), nil
 }
 
 // openLog is raftwal.Open, of which a panic is an error too: it has those for files that make no sense.

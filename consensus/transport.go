@@ -1,7 +1,9 @@
 package consensus
 
 import (
-	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -9,19 +11,28 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	"google.golang.org/protobuf/proto"
+
+	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
 )
 
-// greetTimeout is how long the other side of a connection may take to say which cluster it is of.
+// greetTimeout is how long the other side of a connection may take to say who it is.
 const greetTimeout = 5 * time.Second
 
+// door is the replica behind a transport: what it says of itself, whom it refuses and why, and that it is refused.
+type door interface {
+	hello() *ledgerv1.Hello
+	judge(*ledgerv1.Hello) error
+	told(peer, why string)
+}
+
 // streams is the network under raft's transport. Raft knows replicas by both of their addresses, see Peer. Each side of a
-// connection first says which cluster it is of: raft itself would take the log of any.
+// connection first says who it is and of which cluster: raft itself would take the log, and the vote, of any.
 type streams struct {
 	net.Listener
-	self     raft.ServerAddress
-	identity *identity
-	alone    bool // it founds a cluster of one
-	open     *connections
+	self raft.ServerAddress
+	door door
+	open *connections
 }
 
 // connections are those that are open.
@@ -81,7 +92,7 @@ func (s streams) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, e
 		return nil, err
 	}
 	conn = s.open.add(conn)
-	if err := s.exchange(conn); err != nil {
+	if err := s.exchange(conn, true); err != nil {
 		conn.Close()
 		return nil, err
 	}
@@ -95,30 +106,68 @@ func (s streams) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	conn = s.open.add(conn)
-	return &greeted{Conn: conn, greet: sync.OnceValue(func() error { return s.exchange(conn) })}, nil
+	return &greeted{Conn: conn, greet: sync.OnceValue(func() error { return s.exchange(conn, false) })}, nil
 }
 
-// exchange tells the other side this one's cluster and asks for its.
-func (s streams) exchange(conn net.Conn) error {
-	mine, theirs := s.identity.get(), make([]byte, idBytes)
-	hello := make([]byte, idBytes) // zeros: none is known
-	copy(hello, mine)
+// exchange tells the other side who this one is and asks the same; who called speaks first. Each says if it refuses the other.
+func (s streams) exchange(conn net.Conn, called bool) error {
 	if err := conn.SetDeadline(time.Now().Add(greetTimeout)); err != nil {
 		return err
 	}
-	if _, err := conn.Write(hello); err != nil {
+	mine := s.door.hello()
+	if called {
+		if err := writeHello(conn, mine); err != nil {
+			return err
+		}
+	}
+	theirs, err := readHello(conn)
+	if err != nil {
 		return err
 	}
-	if _, err := io.ReadFull(conn, theirs); err != nil {
+	if theirs.Refused != "" {
+		s.door.told(theirs.Replica, theirs.Refused)
+		return fmt.Errorf("%s refuses this replica: %s", theirs.Replica, theirs.Refused)
+	}
+	why := s.door.judge(theirs)
+	if called && why != nil {
+		return why // whom it calls finds out by the leader
+	}
+	if why != nil {
+		mine.Refused = why.Error()
+	}
+	if !called {
+		why = errors.Join(why, writeHello(conn, mine))
+	}
+	return errors.Join(why, conn.SetDeadline(time.Time{}))
+}
+
+// mostHello is more than any hello has.
+const mostHello = 4096
+
+func writeHello(to io.Writer, h *ledgerv1.Hello) error {
+	data, err := proto.Marshal(h)
+	if err != nil {
 		return err
 	}
-	if bytes.Equal(theirs, make([]byte, idBytes)) {
-		theirs = nil
+	_, err = to.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(data))), data...))
+	return err
+}
+
+func readHello(from io.Reader) (*ledgerv1.Hello, error) {
+	var length [2]byte
+	if _, err := io.ReadFull(from, length[:]); err != nil {
+		return nil, err
 	}
-	if err := admits(mine, theirs, s.alone); err != nil {
-		return err
+	size := binary.BigEndian.Uint16(length[:])
+	if size > mostHello {
+		return nil, fmt.Errorf("a hello of %d bytes: the other side speaks something else", size)
 	}
-	return conn.SetDeadline(time.Time{})
+	data := make([]byte, size)
+	if _, err := io.ReadFull(from, data); err != nil {
+		return nil, err
+	}
+	h := &ledgerv1.Hello{}
+	return h, proto.Unmarshal(data, h)
 }
 
 // greeted is a connection that begins with an exchange.

@@ -156,9 +156,15 @@ func serve(ctx context.Context, stop func(), c *config, log *slog.Logger, r *rou
 		log.Info("draining", "delay", c.ShutdownDelay.String(), "timeout", c.DrainTimeout.String())
 		drain, done := context.WithTimeout(context.Background(), c.ShutdownDelay+c.DrainTimeout)
 		defer done()
+		left := make(chan struct{})
+		go func() {
+			defer close(left)
+			leaveLead(c, log, node)
+		}()
 		if err := r.Drain(drain, c.ShutdownDelay); err != nil {
 			log.Warn("requests are cut off", "reason", "they run longer than --drain-timeout")
 		}
+		<-left
 		last, sent := context.WithTimeout(context.Background(), lastWords)
 		defer sent()
 		if err := api.Shutdown(last); err != nil && !errors.Is(err, context.DeadlineExceeded) {
@@ -170,6 +176,19 @@ func serve(ctx context.Context, stop func(), c *config, log *slog.Logger, r *rou
 	cancel()
 	rpc.Stop()
 	return errors.Join(failed, r.Close())
+}
+
+// handOver is how long another replica may take to take the lead.
+const handOver = 2 * time.Second
+
+// leaveLead gives the lead to another replica once this one takes no requests any more, while it still answers those that run.
+func leaveLead(c *config, log *slog.Logger, node *consensus.Node) {
+	time.Sleep(c.ShutdownDelay)
+	ctx, cancel := context.WithTimeout(context.Background(), handOver)
+	defer cancel()
+	if err := node.LeaveLead(ctx); err != nil {
+		log.Warn("the ledger elects another leader once this one is gone", "reason", err.Error())
+	}
 }
 
 // httpServer speaks HTTP/1.1 and, without TLS, HTTP/2.

@@ -31,7 +31,9 @@ type Member struct {
 	Raft string `protobuf:"bytes,2,opt,name=raft,proto3" json:"raft,omitempty"`
 	Rpc  string `protobuf:"bytes,3,opt,name=rpc,proto3" json:"rpc,omitempty"`
 	// It counts for a quorum; before, it only receives the log.
-	Voter         bool `protobuf:"varint,4,opt,name=voter,proto3" json:"voter,omitempty"`
+	Voter bool `protobuf:"varint,4,opt,name=voter,proto3" json:"voter,omitempty"`
+	// Of the disk that has the seat, drawn at its first start; empty while none has claimed it.
+	Instance      string `protobuf:"bytes,5,opt,name=instance,proto3" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -94,6 +96,13 @@ func (x *Member) GetVoter() bool {
 	return false
 }
 
+func (x *Member) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
 type MeetRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -143,7 +152,9 @@ type MeetReply struct {
 	Followers []string `protobuf:"bytes,5,rep,name=followers,proto3" json:"followers,omitempty"`
 	// Its disk has more than the first entry of a cluster that is being founded: there is one, even if the replica can't say
 	// its name yet.
-	HasLog        bool `protobuf:"varint,6,opt,name=has_log,json=hasLog,proto3" json:"has_log,omitempty"`
+	HasLog bool `protobuf:"varint,6,opt,name=has_log,json=hasLog,proto3" json:"has_log,omitempty"`
+	// Random, of this process: who asks finds out whether it has met itself.
+	Process       []byte `protobuf:"bytes,7,opt,name=process,proto3" json:"process,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -220,6 +231,93 @@ func (x *MeetReply) GetHasLog() bool {
 	return false
 }
 
+func (x *MeetReply) GetProcess() []byte {
+	if x != nil {
+		return x.Process
+	}
+	return nil
+}
+
+// Hello begins each connection of raft, from both sides. A refused side is told, and no entry or vote passes.
+type Hello struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty if it knows none.
+	ClusterId []byte `protobuf:"bytes,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	Replica   string `protobuf:"bytes,2,opt,name=replica,proto3" json:"replica,omitempty"`
+	Instance  string `protobuf:"bytes,3,opt,name=instance,proto3" json:"instance,omitempty"`
+	// Last log entry that it has applied: who is behind knows less of who has which seat.
+	Applied uint64 `protobuf:"varint,4,opt,name=applied,proto3" json:"applied,omitempty"`
+	// Why the other side is refused; empty if it is not.
+	Refused       string `protobuf:"bytes,5,opt,name=refused,proto3" json:"refused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hello) Reset() {
+	*x = Hello{}
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hello) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hello) ProtoMessage() {}
+
+func (x *Hello) ProtoReflect() protoreflect.Message {
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hello.ProtoReflect.Descriptor instead.
+func (*Hello) Descriptor() ([]byte, []int) {
+	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Hello) GetClusterId() []byte {
+	if x != nil {
+		return x.ClusterId
+	}
+	return nil
+}
+
+func (x *Hello) GetReplica() string {
+	if x != nil {
+		return x.Replica
+	}
+	return ""
+}
+
+func (x *Hello) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
+func (x *Hello) GetApplied() uint64 {
+	if x != nil {
+		return x.Applied
+	}
+	return 0
+}
+
+func (x *Hello) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
+}
+
 type JoinRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Member *Member                `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
@@ -228,14 +326,16 @@ type JoinRequest struct {
 	// Last log entry that it has applied.
 	Applied uint64 `protobuf:"varint,3,opt,name=applied,proto3" json:"applied,omitempty"`
 	// Empty if it knows none.
-	ClusterId     []byte `protobuf:"bytes,4,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	ClusterId []byte `protobuf:"bytes,4,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	// As in MeetReply.
+	Process       []byte `protobuf:"bytes,5,opt,name=process,proto3" json:"process,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[3]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -247,7 +347,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[3]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -260,7 +360,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{3}
+	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *JoinRequest) GetMember() *Member {
@@ -291,6 +391,13 @@ func (x *JoinRequest) GetClusterId() []byte {
 	return nil
 }
 
+func (x *JoinRequest) GetProcess() []byte {
+	if x != nil {
+		return x.Process
+	}
+	return nil
+}
+
 type JoinReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Voter         bool                   `protobuf:"varint,1,opt,name=voter,proto3" json:"voter,omitempty"`
@@ -300,7 +407,7 @@ type JoinReply struct {
 
 func (x *JoinReply) Reset() {
 	*x = JoinReply{}
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[4]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -312,7 +419,7 @@ func (x *JoinReply) String() string {
 func (*JoinReply) ProtoMessage() {}
 
 func (x *JoinReply) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[4]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -325,7 +432,7 @@ func (x *JoinReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinReply.ProtoReflect.Descriptor instead.
 func (*JoinReply) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{4}
+	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *JoinReply) GetVoter() bool {
@@ -346,7 +453,7 @@ type ChangeRequest struct {
 
 func (x *ChangeRequest) Reset() {
 	*x = ChangeRequest{}
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[5]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -358,7 +465,7 @@ func (x *ChangeRequest) String() string {
 func (*ChangeRequest) ProtoMessage() {}
 
 func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[5]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -371,7 +478,7 @@ func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeRequest.ProtoReflect.Descriptor instead.
 func (*ChangeRequest) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{5}
+	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ChangeRequest) GetAdd() *Member {
@@ -396,7 +503,7 @@ type ChangeReply struct {
 
 func (x *ChangeReply) Reset() {
 	*x = ChangeReply{}
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[6]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -408,7 +515,7 @@ func (x *ChangeReply) String() string {
 func (*ChangeReply) ProtoMessage() {}
 
 func (x *ChangeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[6]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -421,7 +528,7 @@ func (x *ChangeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeReply.ProtoReflect.Descriptor instead.
 func (*ChangeReply) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{6}
+	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{7}
 }
 
 type FromFollower struct {
@@ -437,7 +544,7 @@ type FromFollower struct {
 
 func (x *FromFollower) Reset() {
 	*x = FromFollower{}
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[7]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -449,7 +556,7 @@ func (x *FromFollower) String() string {
 func (*FromFollower) ProtoMessage() {}
 
 func (x *FromFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[7]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -462,7 +569,7 @@ func (x *FromFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromFollower.ProtoReflect.Descriptor instead.
 func (*FromFollower) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{7}
+	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *FromFollower) GetKind() isFromFollower_Kind {
@@ -519,7 +626,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[8]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -531,7 +638,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[8]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -544,7 +651,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{8}
+	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Batch) GetNumber() uint64 {
@@ -572,7 +679,7 @@ type Heard struct {
 
 func (x *Heard) Reset() {
 	*x = Heard{}
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[9]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -584,7 +691,7 @@ func (x *Heard) String() string {
 func (*Heard) ProtoMessage() {}
 
 func (x *Heard) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[9]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -597,7 +704,7 @@ func (x *Heard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heard.ProtoReflect.Descriptor instead.
 func (*Heard) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{9}
+	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Heard) GetSessions() []uint64 {
@@ -621,7 +728,7 @@ type ToFollower struct {
 
 func (x *ToFollower) Reset() {
 	*x = ToFollower{}
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[10]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -633,7 +740,7 @@ func (x *ToFollower) String() string {
 func (*ToFollower) ProtoMessage() {}
 
 func (x *ToFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[10]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -646,7 +753,7 @@ func (x *ToFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToFollower.ProtoReflect.Descriptor instead.
 func (*ToFollower) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{10}
+	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ToFollower) GetKind() isToFollower_Kind {
@@ -717,7 +824,7 @@ type Acknowledged struct {
 
 func (x *Acknowledged) Reset() {
 	*x = Acknowledged{}
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[11]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -729,7 +836,7 @@ func (x *Acknowledged) String() string {
 func (*Acknowledged) ProtoMessage() {}
 
 func (x *Acknowledged) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[11]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -742,7 +849,7 @@ func (x *Acknowledged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acknowledged.ProtoReflect.Descriptor instead.
 func (*Acknowledged) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{11}
+	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Acknowledged) GetRevision() uint64 {
@@ -761,7 +868,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[12]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -773,7 +880,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[12]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -786,7 +893,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{12}
+	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Welcome) GetRevision() uint64 {
@@ -809,7 +916,7 @@ type Answers struct {
 
 func (x *Answers) Reset() {
 	*x = Answers{}
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[13]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -821,7 +928,7 @@ func (x *Answers) String() string {
 func (*Answers) ProtoMessage() {}
 
 func (x *Answers) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[13]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -834,7 +941,7 @@ func (x *Answers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answers.ProtoReflect.Descriptor instead.
 func (*Answers) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{13}
+	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Answers) GetNumber() uint64 {
@@ -870,7 +977,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[14]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -882,7 +989,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_api_ledger_v1_replica_proto_msgTypes[14]
+	mi := &file_api_ledger_v1_replica_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -895,7 +1002,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{14}
+	return file_api_ledger_v1_replica_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Answer) GetResult() *Result {
@@ -916,13 +1023,14 @@ var File_api_ledger_v1_replica_proto protoreflect.FileDescriptor
 
 const file_api_ledger_v1_replica_proto_rawDesc = "" +
 	"\n" +
-	"\x1bapi/ledger/v1/replica.proto\x12\x0fberth.ledger.v1\x1a\x1aapi/ledger/v1/ledger.proto\"T\n" +
+	"\x1bapi/ledger/v1/replica.proto\x12\x0fberth.ledger.v1\x1a\x1aapi/ledger/v1/ledger.proto\"p\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04raft\x18\x02 \x01(\tR\x04raft\x12\x10\n" +
 	"\x03rpc\x18\x03 \x01(\tR\x03rpc\x12\x14\n" +
-	"\x05voter\x18\x04 \x01(\bR\x05voter\"\r\n" +
-	"\vMeetRequest\"\xd7\x01\n" +
+	"\x05voter\x18\x04 \x01(\bR\x05voter\x12\x1a\n" +
+	"\binstance\x18\x05 \x01(\tR\binstance\"\r\n" +
+	"\vMeetRequest\"\xf1\x01\n" +
 	"\tMeetReply\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -930,13 +1038,22 @@ const file_api_ledger_v1_replica_proto_rawDesc = "" +
 	"\bfounders\x18\x03 \x03(\v2\x17.berth.ledger.v1.MemberR\bfounders\x12/\n" +
 	"\x06leader\x18\x04 \x01(\v2\x17.berth.ledger.v1.MemberR\x06leader\x12\x1c\n" +
 	"\tfollowers\x18\x05 \x03(\tR\tfollowers\x12\x17\n" +
-	"\ahas_log\x18\x06 \x01(\bR\x06hasLog\"\x8d\x01\n" +
+	"\ahas_log\x18\x06 \x01(\bR\x06hasLog\x12\x18\n" +
+	"\aprocess\x18\a \x01(\fR\aprocess\"\x90\x01\n" +
+	"\x05Hello\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\x01 \x01(\fR\tclusterId\x12\x18\n" +
+	"\areplica\x18\x02 \x01(\tR\areplica\x12\x1a\n" +
+	"\binstance\x18\x03 \x01(\tR\binstance\x12\x18\n" +
+	"\aapplied\x18\x04 \x01(\x04R\aapplied\x12\x18\n" +
+	"\arefused\x18\x05 \x01(\tR\arefused\"\xa7\x01\n" +
 	"\vJoinRequest\x12/\n" +
 	"\x06member\x18\x01 \x01(\v2\x17.berth.ledger.v1.MemberR\x06member\x12\x14\n" +
 	"\x05empty\x18\x02 \x01(\bR\x05empty\x12\x18\n" +
 	"\aapplied\x18\x03 \x01(\x04R\aapplied\x12\x1d\n" +
 	"\n" +
-	"cluster_id\x18\x04 \x01(\fR\tclusterId\"!\n" +
+	"cluster_id\x18\x04 \x01(\fR\tclusterId\x12\x18\n" +
+	"\aprocess\x18\x05 \x01(\fR\aprocess\"!\n" +
 	"\tJoinReply\x12\x14\n" +
 	"\x05voter\x18\x01 \x01(\bR\x05voter\"R\n" +
 	"\rChangeRequest\x12)\n" +
@@ -987,45 +1104,46 @@ func file_api_ledger_v1_replica_proto_rawDescGZIP() []byte {
 	return file_api_ledger_v1_replica_proto_rawDescData
 }
 
-var file_api_ledger_v1_replica_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_api_ledger_v1_replica_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_api_ledger_v1_replica_proto_goTypes = []any{
 	(*Member)(nil),        // 0: berth.ledger.v1.Member
 	(*MeetRequest)(nil),   // 1: berth.ledger.v1.MeetRequest
 	(*MeetReply)(nil),     // 2: berth.ledger.v1.MeetReply
-	(*JoinRequest)(nil),   // 3: berth.ledger.v1.JoinRequest
-	(*JoinReply)(nil),     // 4: berth.ledger.v1.JoinReply
-	(*ChangeRequest)(nil), // 5: berth.ledger.v1.ChangeRequest
-	(*ChangeReply)(nil),   // 6: berth.ledger.v1.ChangeReply
-	(*FromFollower)(nil),  // 7: berth.ledger.v1.FromFollower
-	(*Batch)(nil),         // 8: berth.ledger.v1.Batch
-	(*Heard)(nil),         // 9: berth.ledger.v1.Heard
-	(*ToFollower)(nil),    // 10: berth.ledger.v1.ToFollower
-	(*Acknowledged)(nil),  // 11: berth.ledger.v1.Acknowledged
-	(*Welcome)(nil),       // 12: berth.ledger.v1.Welcome
-	(*Answers)(nil),       // 13: berth.ledger.v1.Answers
-	(*Answer)(nil),        // 14: berth.ledger.v1.Answer
-	(*Result)(nil),        // 15: berth.ledger.v1.Result
+	(*Hello)(nil),         // 3: berth.ledger.v1.Hello
+	(*JoinRequest)(nil),   // 4: berth.ledger.v1.JoinRequest
+	(*JoinReply)(nil),     // 5: berth.ledger.v1.JoinReply
+	(*ChangeRequest)(nil), // 6: berth.ledger.v1.ChangeRequest
+	(*ChangeReply)(nil),   // 7: berth.ledger.v1.ChangeReply
+	(*FromFollower)(nil),  // 8: berth.ledger.v1.FromFollower
+	(*Batch)(nil),         // 9: berth.ledger.v1.Batch
+	(*Heard)(nil),         // 10: berth.ledger.v1.Heard
+	(*ToFollower)(nil),    // 11: berth.ledger.v1.ToFollower
+	(*Acknowledged)(nil),  // 12: berth.ledger.v1.Acknowledged
+	(*Welcome)(nil),       // 13: berth.ledger.v1.Welcome
+	(*Answers)(nil),       // 14: berth.ledger.v1.Answers
+	(*Answer)(nil),        // 15: berth.ledger.v1.Answer
+	(*Result)(nil),        // 16: berth.ledger.v1.Result
 }
 var file_api_ledger_v1_replica_proto_depIdxs = []int32{
 	0,  // 0: berth.ledger.v1.MeetReply.founders:type_name -> berth.ledger.v1.Member
 	0,  // 1: berth.ledger.v1.MeetReply.leader:type_name -> berth.ledger.v1.Member
 	0,  // 2: berth.ledger.v1.JoinRequest.member:type_name -> berth.ledger.v1.Member
 	0,  // 3: berth.ledger.v1.ChangeRequest.add:type_name -> berth.ledger.v1.Member
-	8,  // 4: berth.ledger.v1.FromFollower.batch:type_name -> berth.ledger.v1.Batch
-	9,  // 5: berth.ledger.v1.FromFollower.heard:type_name -> berth.ledger.v1.Heard
-	12, // 6: berth.ledger.v1.ToFollower.welcome:type_name -> berth.ledger.v1.Welcome
-	13, // 7: berth.ledger.v1.ToFollower.answers:type_name -> berth.ledger.v1.Answers
-	11, // 8: berth.ledger.v1.ToFollower.acknowledged:type_name -> berth.ledger.v1.Acknowledged
-	14, // 9: berth.ledger.v1.Answers.answers:type_name -> berth.ledger.v1.Answer
-	15, // 10: berth.ledger.v1.Answer.result:type_name -> berth.ledger.v1.Result
+	9,  // 4: berth.ledger.v1.FromFollower.batch:type_name -> berth.ledger.v1.Batch
+	10, // 5: berth.ledger.v1.FromFollower.heard:type_name -> berth.ledger.v1.Heard
+	13, // 6: berth.ledger.v1.ToFollower.welcome:type_name -> berth.ledger.v1.Welcome
+	14, // 7: berth.ledger.v1.ToFollower.answers:type_name -> berth.ledger.v1.Answers
+	12, // 8: berth.ledger.v1.ToFollower.acknowledged:type_name -> berth.ledger.v1.Acknowledged
+	15, // 9: berth.ledger.v1.Answers.answers:type_name -> berth.ledger.v1.Answer
+	16, // 10: berth.ledger.v1.Answer.result:type_name -> berth.ledger.v1.Result
 	1,  // 11: berth.ledger.v1.Replica.Meet:input_type -> berth.ledger.v1.MeetRequest
-	3,  // 12: berth.ledger.v1.Replica.Join:input_type -> berth.ledger.v1.JoinRequest
-	5,  // 13: berth.ledger.v1.Replica.Change:input_type -> berth.ledger.v1.ChangeRequest
-	7,  // 14: berth.ledger.v1.Replica.Follow:input_type -> berth.ledger.v1.FromFollower
+	4,  // 12: berth.ledger.v1.Replica.Join:input_type -> berth.ledger.v1.JoinRequest
+	6,  // 13: berth.ledger.v1.Replica.Change:input_type -> berth.ledger.v1.ChangeRequest
+	8,  // 14: berth.ledger.v1.Replica.Follow:input_type -> berth.ledger.v1.FromFollower
 	2,  // 15: berth.ledger.v1.Replica.Meet:output_type -> berth.ledger.v1.MeetReply
-	4,  // 16: berth.ledger.v1.Replica.Join:output_type -> berth.ledger.v1.JoinReply
-	6,  // 17: berth.ledger.v1.Replica.Change:output_type -> berth.ledger.v1.ChangeReply
-	10, // 18: berth.ledger.v1.Replica.Follow:output_type -> berth.ledger.v1.ToFollower
+	5,  // 16: berth.ledger.v1.Replica.Join:output_type -> berth.ledger.v1.JoinReply
+	7,  // 17: berth.ledger.v1.Replica.Change:output_type -> berth.ledger.v1.ChangeReply
+	11, // 18: berth.ledger.v1.Replica.Follow:output_type -> berth.ledger.v1.ToFollower
 	15, // [15:19] is the sub-list for method output_type
 	11, // [11:15] is the sub-list for method input_type
 	11, // [11:11] is the sub-list for extension type_name
@@ -1039,11 +1157,11 @@ func file_api_ledger_v1_replica_proto_init() {
 		return
 	}
 	file_api_ledger_v1_ledger_proto_init()
-	file_api_ledger_v1_replica_proto_msgTypes[7].OneofWrappers = []any{
+	file_api_ledger_v1_replica_proto_msgTypes[8].OneofWrappers = []any{
 		(*FromFollower_Batch)(nil),
 		(*FromFollower_Heard)(nil),
 	}
-	file_api_ledger_v1_replica_proto_msgTypes[10].OneofWrappers = []any{
+	file_api_ledger_v1_replica_proto_msgTypes[11].OneofWrappers = []any{
 		(*ToFollower_Welcome)(nil),
 		(*ToFollower_Answers)(nil),
 		(*ToFollower_Acknowledged)(nil),
@@ -1054,7 +1172,7 @@ func file_api_ledger_v1_replica_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_ledger_v1_replica_proto_rawDesc), len(file_api_ledger_v1_replica_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

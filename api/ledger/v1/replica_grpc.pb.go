@@ -36,7 +36,8 @@ type ReplicaClient interface {
 	// Meet tells what a replica knows of its cluster. All answer, one that has no seat yet too.
 	Meet(ctx context.Context, in *MeetRequest, opts ...grpc.CallOption) (*MeetReply, error)
 	// Join gives a member its seat, or the vote once it has caught up. The leader answers: NOT_FOUND to who is no member,
-	// FAILED_PRECONDITION to a member of another cluster, UNAVAILABLE if it does not lead.
+	// FAILED_PRECONDITION to a member of another cluster, to one whose seat another process has, UNAVAILABLE if it does not
+	// lead.
 	Join(ctx context.Context, in *JoinRequest, opts ...grpc.CallOption) (*JoinReply, error)
 	// Change adds or removes a member. The leader answers.
 	Change(ctx context.Context, in *ChangeRequest, opts ...grpc.CallOption) (*ChangeReply, error)
@@ -104,7 +105,8 @@ type ReplicaServer interface {
 	// Meet tells what a replica knows of its cluster. All answer, one that has no seat yet too.
 	Meet(context.Context, *MeetRequest) (*MeetReply, error)
 	// Join gives a member its seat, or the vote once it has caught up. The leader answers: NOT_FOUND to who is no member,
-	// FAILED_PRECONDITION to a member of another cluster, UNAVAILABLE if it does not lead.
+	// FAILED_PRECONDITION to a member of another cluster, to one whose seat another process has, UNAVAILABLE if it does not
+	// lead.
 	Join(context.Context, *JoinRequest) (*JoinReply, error)
 	// Change adds or removes a member. The leader answers.
 	Change(context.Context, *ChangeRequest) (*ChangeReply, error)
