@@ -48,11 +48,13 @@ func (n *Node) reign(ctx context.Context) error {
 	if err := n.tick(ctx, 0); err != nil {
 		return err
 	}
-	for n.Term() == term {
+	for n.Term() == term && n.leads() {
 		interval := n.tickInterval()
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-n.raft().LeaderCh(): // it was lost, and may be won again by now
+			continue
 		case <-n.config.Clock.After(interval):
 		}
 		// Capped: a leader that stood still for a while has heard from nobody in that time.
