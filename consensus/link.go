@@ -8,7 +8,9 @@ import (
 
 	"github.com/hashicorp/raft"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
 )
@@ -32,6 +34,10 @@ func (n *Node) follow(ctx context.Context) {
 			continue
 		}
 		if err := n.under(ctx, leader, changes); ctx.Err() == nil {
+			if status.Code(err) == codes.FailedPrecondition {
+				n.fail(fmt.Errorf("the leader takes nothing: %s", status.Convert(err).Message()))
+				return
+			}
 			n.config.Log.Debug("line to the leader ended", "node", n.config.ID, "leader", leader.ID, "error", err)
 			n.pause(ctx)
 		}

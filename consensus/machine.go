@@ -1,12 +1,14 @@
 package consensus
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	ledgerv1 "github.com/berthd/berth/api/ledger/v1"
 	"github.com/berthd/berth/consensus/ledger"
@@ -66,10 +68,16 @@ func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 	return answers
 }
 
-// readEntry decodes an entry whose commands are all known.
+// errNewer says that an entry has what this version does not know. To pass it over would make the replicas differ.
+var errNewer = errors.New("a newer version wrote it: upgrade this router too")
+
+// readEntry decodes an entry of which all is known.
 func readEntry(data []byte, e *ledgerv1.Entry) error {
 	if err := proto.Unmarshal(data, e); err != nil {
 		return err
+	}
+	if !known(e.ProtoReflect()) {
+		return errNewer
 	}
 	for _, p := range e.Proposals {
 		if err := ledger.Validate(p); err != nil {
@@ -77,6 +85,27 @@ func readEntry(data []byte, e *ledgerv1.Entry) error {
 		}
 	}
 	return nil
+}
+
+// known says whether a message, and all messages in it, have no field that this version does not know.
+func known(m protoreflect.Message) bool {
+	if len(m.GetUnknown()) > 0 {
+		return false
+	}
+	all := true
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.Message() == nil || f.IsMap():
+		case f.IsList():
+			for i := range v.List().Len() {
+				all = all && known(v.List().Get(i).Message())
+			}
+		default:
+			all = known(v.Message())
+		}
+		return all
+	})
+	return all
 }
 
 // Apply implements raft.FSM.

@@ -199,6 +199,10 @@ func (f *follower) submit(b *ledgerv1.Batch) error {
 	if err := proto.Unmarshal(b.Entry, &entry); err != nil {
 		return status.Errorf(codes.InvalidArgument, "decode batch: %v", err)
 	}
+	if !known(entry.ProtoReflect()) {
+		return status.Errorf(codes.FailedPrecondition, "%s is of an older version, and does not know a command of this one: upgrade the leader too",
+			f.node.config.ID)
+	}
 	told := &ledgerv1.Answers{Number: b.Number, Answers: make([]*ledgerv1.Answer, len(entry.Proposals))}
 	var open sync.WaitGroup
 	open.Add(len(entry.Proposals))

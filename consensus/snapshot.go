@@ -41,5 +41,8 @@ func readSnapshot(from io.Reader) (*ledger.State, error) {
 	if err := proto.Unmarshal(encoded, &s); err != nil {
 		return nil, fmt.Errorf("decode ledger snapshot: %w", err)
 	}
+	if !known(s.ProtoReflect()) {
+		return nil, fmt.Errorf("read ledger snapshot: %w", errNewer)
+	}
 	return ledger.Restore(&s)
 }
