@@ -145,6 +145,19 @@ func (n *Node) showsChange(ctx context.Context, q *ledgerv1.ChangeRequest) {
 	}
 }
 
+// HandOver has another replica lead, if this one does and there is another, so that a planned stop does not cost the time
+// that it takes to miss a leader. It returns once the leadership is given up or cannot be.
+func (n *Node) HandOver() {
+	if !n.leads() || len(n.Members()) < 2 {
+		return
+	}
+	if err := n.raft().LeadershipTransfer().Error(); err != nil {
+		n.config.Log.Warn("ledger leadership not handed over", "node", n.config.ID, "error", err.Error())
+		return
+	}
+	n.config.Log.Info("ledger leadership handed over", "node", n.config.ID)
+}
+
 func (n *Node) add(p Peer) error {
 	n.seats.Lock()
 	defer n.seats.Unlock()

@@ -153,6 +153,7 @@ func serve(ctx context.Context, stop func(), c *config, log *slog.Logger, r *rou
 	case failed = <-node.Failed():
 	case <-ctx.Done():
 		stop() // a second signal ends the process at once
+		node.HandOver()
 		log.Info("draining", "delay", c.ShutdownDelay.String(), "timeout", c.DrainTimeout.String())
 		drain, done := context.WithTimeout(context.Background(), c.ShutdownDelay+c.DrainTimeout)
 		defer done()
