@@ -193,6 +193,12 @@ func (f *follower) send(m *ledgerv1.ToFollower) error {
 	return f.stream.Send(m)
 }
 
+// forwardable says whether a proposal may come from a follower: time and the cluster's name are the leader's alone, and a
+// tick of a former leader says nothing of now.
+func forwardable(p *ledgerv1.Proposal) bool {
+	return p.GetCommand().GetTick() == nil && p.GetCommand().GetBootstrap() == nil
+}
+
 // submit puts a batch in line, behind what the follower sent before.
 func (f *follower) submit(b *ledgerv1.Batch) error {
 	var entry ledgerv1.Entry
@@ -207,6 +213,11 @@ func (f *follower) submit(b *ledgerv1.Batch) error {
 	var open sync.WaitGroup
 	open.Add(len(entry.Proposals))
 	for i, p := range entry.Proposals {
+		if !forwardable(p) {
+			told.Answers[i] = &ledgerv1.Answer{}
+			open.Done()
+			continue
+		}
 		f.node.Submit(p, func(r *ledgerv1.Result, err error) {
 			told.Answers[i] = &ledgerv1.Answer{Result: r, Unknown: err != nil && (!errors.Is(err, ErrNoQuorum) || errors.Is(err, errUnknown))}
 			open.Done()

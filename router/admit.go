@@ -45,7 +45,13 @@ func (r *Router) admit(ctx context.Context, q *request, again bool) (*reservatio
 
 // admitWithin waits until it is the request's turn and there is room, at most for the given time.
 func (r *Router) admitWithin(ctx context.Context, q *request, limit time.Duration) (*reservation, error) {
-	timer, stop := context.WithTimeout(ctx, limit)
+	wait := ctx
+	if !q.isAdmitted() { // what is admitted waits for its worker as long as for any other reason
+		bound, free := r.outage.bound(ctx)
+		defer free()
+		wait = bound
+	}
+	timer, stop := context.WithTimeout(wait, limit)
 	defer stop()
 	for {
 		d, err := r.awaitRoom(ctx, timer, q)
@@ -68,7 +74,7 @@ func (r *Router) admitWithin(ctx context.Context, q *request, limit time.Duratio
 		case ctx.Err() != nil:
 			return nil, errGone
 		case timer.Err() != nil:
-			return nil, r.tooLong(q, d)
+			return nil, r.timedOut(ctx, timer, q, d)
 		case err != nil:
 			return nil, err
 		}

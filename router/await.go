@@ -82,7 +82,7 @@ func (r *Router) awaitRoom(ctx, timer context.Context, q *request) (*decision, e
 			select {
 			case <-called:
 			case <-timer.Done():
-				return nil, r.timedOut(ctx, q, &d)
+				return nil, r.timedOut(ctx, timer, q, &d)
 			}
 			continue
 		}
@@ -108,7 +108,7 @@ func (r *Router) awaitRoom(ctx, timer context.Context, q *request) (*decision, e
 			}
 		}
 		if timer.Err() != nil {
-			return nil, r.timedOut(ctx, q, &d)
+			return nil, r.timedOut(ctx, timer, q, &d)
 		}
 	}
 }
@@ -135,9 +135,12 @@ func (r *Router) awaitCap(timer context.Context, q *request, seen *candidate) {
 	}
 }
 
-func (r *Router) timedOut(ctx context.Context, q *request, d *decision) error {
+func (r *Router) timedOut(ctx, timer context.Context, q *request, d *decision) error {
 	if ctx.Err() != nil {
 		return errGone
+	}
+	if err := lostQuorum(timer); err != nil {
+		return err
 	}
 	return r.tooLong(q, d)
 }

@@ -136,6 +136,7 @@ func (l *line) hear(ctx context.Context) error {
 func (l *line) tell(ctx context.Context, heard <-chan error) error {
 	var told ledger.Notice
 	newest, first := uint64(0), true
+	deaf := 0 // renewals in a row that could not be passed on
 	var next *answer
 	for {
 		changed := l.cfg.Ledger.Changed()
@@ -168,9 +169,13 @@ func (l *line) tell(ctx context.Context, heard <-chan error) error {
 			newest, next = max(newest, next.result.GetRevision()), nil
 		case <-changed:
 		case <-l.renewed:
-			if l.cfg.Ledger.Ready() != nil {
-				continue // who cannot pass it on has not taken it: the worker goes elsewhere
+			if err := l.cfg.Ledger.Ready(); err != nil {
+				if deaf++; deaf >= maxDeaf {
+					return err // notices may still come, so that the worker would not leave by itself
+				}
+				continue // who cannot pass it on has not taken it
 			}
+			deaf = 0
 			if err := l.stream.Send(renewedMessage); err != nil {
 				return err
 			}
@@ -181,6 +186,10 @@ func (l *line) tell(ctx context.Context, heard <-chan error) error {
 		}
 	}
 }
+
+// maxDeaf is how many renewals in a row a router may not pass on before the worker goes elsewhere: the election of a leader
+// takes less than the time between two.
+const maxDeaf = 2
 
 var renewedMessage = &workerv1.ToWorker{Kind: &workerv1.ToWorker_Renewed{Renewed: &workerv1.Renewed{}}}
 

@@ -178,12 +178,24 @@ func TestRenewals(t *testing.T) {
 	h.await("an answer", func() bool { return renew() > 0 })
 	ledger.lost.Store(true)
 	time.Sleep(100 * time.Millisecond)
-	before := renew()
+	w.mu.Lock()
+	before := w.renewals
+	w.mu.Unlock()
 	if renew() != before {
 		t.Error("a router without a quorum takes a renewal")
 	}
 	ledger.lost.Store(false)
 	h.await("an answer again", func() bool { return renew() > before })
+	ledger.lost.Store(true)
+	time.Sleep(100 * time.Millisecond)
+	for range maxDeaf {
+		renew()
+	}
+	select {
+	case <-w.ended:
+	case <-time.After(10 * time.Second):
+		t.Error("a line whose renewals are not passed on goes on")
+	}
 }
 
 // A worker whose cache has the prompt is chosen, and a card that is not the registered one is not served.

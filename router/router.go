@@ -33,6 +33,7 @@ type Router struct {
 	adminBodies *bodies
 	woke        atomic.Bool // the view has been up to date once
 	queue       *queue
+	outage      outage
 	claims      claims
 	flights     flights
 	decisions   decisions
@@ -94,6 +95,7 @@ func (r *Router) Run(ctx context.Context) error {
 	others.Go(func() { r.warden(ctx) })
 	others.Go(func() { r.scout(ctx) })
 	others.Go(func() { r.seed(ctx) })
+	others.Go(func() { r.watchQuorum(ctx) })
 	r.librarian(ctx)
 	others.Wait()
 	return context.Cause(ctx)

@@ -104,7 +104,11 @@ func (c *config) settle(rpc net.Addr) {
 
 // serve runs the servers and the worker until a signal, a failure, or another process takes the name.
 func serve(ctx context.Context, stop func(), c *config, log *slog.Logger, w *worker.Worker, tel *telemetry.Telemetry, rpc, web net.Listener) error {
-	server := grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}))
+	server := grpc.NewServer(
+		// A router whose host vanished is noticed within two of its terms, since what it asked for goes on until then.
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Second, Timeout: 2 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+	)
 	workerv1.RegisterWorkerServer(server, w)
 	alive := health.NewServer()
 	healthv1.RegisterHealthServer(server, alive)

@@ -18,6 +18,7 @@ const (
 	maxSum     = 64        // bytes of a checksum
 	minLease   = 100       // ms
 	maxLease   = 3_600_000 // ms
+	maxTick    = maxLease  // ms that one tick lets pass, whoever made it
 )
 
 // checkClient bounds who opens a session; what is the field of the name.

@@ -87,9 +87,10 @@ func (s *State) open(c *session) *session {
 // tick lets time pass: sessions that were heard from get a fresh term, the others come nearer to their end, and workers
 // that were fenced before to being forgotten.
 func (s *State) tick(m *ledgerv1.Tick) *ledgerv1.Result {
-	s.clockMs += min(m.GetDeltaMs(), maxLease)
+	delta := min(m.GetDeltaMs(), maxTick)
+	s.clockMs += delta
 	for _, w := range s.workers {
-		w.forgetMs -= min(w.forgetMs, m.GetDeltaMs())
+		w.forgetMs -= min(w.forgetMs, delta)
 	}
 	var expired []*session
 	for _, c := range s.sessions {
@@ -97,7 +98,7 @@ func (s *State) tick(m *ledgerv1.Tick) *ledgerv1.Result {
 			c.leftMs = c.leaseMs
 			continue
 		}
-		c.leftMs -= min(c.leftMs, m.GetDeltaMs())
+		c.leftMs -= min(c.leftMs, delta)
 		if c.leftMs == 0 {
 			expired = append(expired, c)
 		}
