@@ -72,7 +72,11 @@ func (r *Router) dispatch(ctx context.Context, q *request, res *reservation, out
 	a.flight = r.flights.begin(q.guest.id, res, q.maxTokens*q.bestOf, cut)
 	var stops sync.WaitGroup
 	defer func() { cut(nil); stops.Wait() }()
-	a.stop = func(branch int) { stops.Go(func() { r.stop(call, client, q, res, branch) }) }
+	a.stop = func(branch int) {
+		if !r.stop(call, client, q, res, branch) { // or a branch that goes on would hold its pages for nobody
+			stops.Go(func() { r.stopLater(call, client, q, res, branch) })
+		}
+	}
 	defer r.flights.end(a.flight)
 	if r.cfg.Ledger.View().Incarnation(res.in.Incarnation) == nil {
 		cut(errFenced) // before there was a flight that the warden could cut
@@ -97,22 +101,29 @@ const (
 	stopPause   = 100 * time.Millisecond
 )
 
-// stop ends one branch of a request on its worker, tried until it is known or the request's call is over: a branch that
-// goes on would hold its pages for nobody.
-func (r *Router) stop(call context.Context, client workerv1.WorkerClient, q *request, res *reservation, branch int) {
-	for call.Err() == nil {
-		ctx, cancel := context.WithTimeout(call, stopTimeout)
-		_, err := client.Stop(ctx, &workerv1.StopRequest{
-			Reservation: res.id, Incarnation: res.in.Incarnation, Branch: uint32(branch),
-		})
-		cancel()
-		if err == nil {
-			return
-		}
+// stop ends one branch of a request on its worker, and says whether the worker has heard it.
+func (r *Router) stop(call context.Context, client workerv1.WorkerClient, q *request, res *reservation, branch int) bool {
+	ctx, cancel := context.WithTimeout(call, stopTimeout)
+	defer cancel()
+	_, err := client.Stop(ctx, &workerv1.StopRequest{
+		Reservation: res.id, Incarnation: res.in.Incarnation, Branch: uint32(branch),
+	})
+	if err != nil {
 		r.cfg.Log.Warn("branch not stopped yet", "request_id", q.id, "worker", res.worker, "error", err.Error())
+	}
+	return err == nil
+}
+
+// stopLater tries until the worker has heard it, or the request's call is over.
+func (r *Router) stopLater(call context.Context, client workerv1.WorkerClient, q *request, res *reservation, branch int) {
+	for {
 		select {
 		case <-time.After(stopPause):
 		case <-call.Done():
+			return
+		}
+		if r.stop(call, client, q, res, branch) {
+			return
 		}
 	}
 }
