@@ -176,10 +176,25 @@ func TestStartUpRefusals(t *testing.T) {
 		{[]string{"--model", "nowhere.gguf"}, "nowhere.gguf"},
 		{[]string{"--model", tinyModel, "--device", "cuda"}, "--device"},
 		{[]string{"--model", tinyModel, "--nonsense"}, "nonsense"},
+		{[]string{"--model", tinyModel, "--id", "a,b"}, "--id"},
+		{[]string{"--model", tinyModel, "--router", "nocolon"}, "--router"},
+		{[]string{"--model", tinyModel, "--advertise", "foo"}, "--advertise"},
 	} {
 		code, said := runToEnd(t, "worker", tc.args...)
 		if code != 2 || !strings.Contains(said, tc.want) {
 			t.Errorf("%v: exit %d, %s", tc.args, code, said)
+		}
+	}
+}
+
+func TestRouterStartUpRefusals(t *testing.T) {
+	for flag, value := range map[string]string{
+		"--id": "a,b", "--queue-timeout": "0s", "--queue-requests": "0", "--cors-origins": "nowhere", "--http": "nocolon",
+	} {
+		code, said := runToEnd(t, "router", "--data", t.TempDir(), "--http", "127.0.0.1:0", "--rpc", "127.0.0.1:0",
+			"--admin", "127.0.0.1:0", "--raft", "127.0.0.1:0", flag, value)
+		if code != 2 || !strings.Contains(said, flag) {
+			t.Errorf("%s %s: exit %d, %s", flag, value, code, said)
 		}
 	}
 }

@@ -33,6 +33,12 @@ func crossOrigin(allowed []string) (*http.CrossOriginProtection, error) {
 	return c, nil
 }
 
+// CheckOrigins says what is wrong with a list of allowed origins.
+func CheckOrigins(allowed []string) error {
+	_, err := crossOrigin(allowed)
+	return err
+}
+
 // fromPages refuses what a page of another origin sends, and lets those of allowed ones read the answers (CORS).
 func (r *Router) fromPages(asksKey func() bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -82,6 +82,9 @@ func readTenant(f *fields, put *ledgerv1.Tenant) {
 			f.fail(invalid(name, "%s is no member of a tenant: there are %s", name, strings.Join(tenantMembers, ", ")))
 		}
 	}
+	if put.Id != "" && !saneID.MatchString(put.Id) {
+		f.fail(invalid("id", "id %.100q: want letters, digits, dots, dashes, colons and underscores, at most 128 of them", put.Id))
+	}
 	if id, ok := f.text("id"); ok && put.Id != "" && id != put.Id {
 		f.fail(invalid("id", "id %q is not the tenant's, %q", id, put.Id))
 	} else if ok {

@@ -61,6 +61,15 @@ func (c *config) check() error {
 	if c.ID == "" {
 		c.ID, _ = os.Hostname()
 	}
+	if err := flags.CheckName("--id", c.ID); err != nil {
+		return err
+	}
+	if err := router.CheckOrigins(c.CORSOrigins); err != nil {
+		return fmt.Errorf("--cors-origins: %w", err)
+	}
+	if c.QueueTimeout <= 0 || c.ResumeTimeout <= 0 || c.QueueRequests < 1 || c.QueueTokens < 1 {
+		return errors.New("--queue-timeout, --resume-timeout, --queue-requests and --queue-tokens must be more than 0")
+	}
 	for _, s := range c.Peers {
 		p, err := consensus.ParsePeer(s)
 		if err != nil {

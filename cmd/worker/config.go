@@ -84,6 +84,15 @@ func (c *config) check() error {
 	if c.BlockSize < 4 || c.BlockSize&(c.BlockSize-1) != 0 || c.BlockSize > 256 {
 		faults = append(faults, &SizingError{"SIZ-004", fmt.Sprintf("--block-size %d: want a power of two from 4 to 256", c.BlockSize)})
 	}
+	for _, r := range c.Router {
+		faults = append(faults, flags.CheckAddress("--router", r, true))
+	}
+	if c.Advertise != "" {
+		faults = append(faults, flags.CheckAddress("--advertise", c.Advertise, false))
+	}
+	if c.ID != "" {
+		faults = append(faults, flags.CheckName("--id", c.ID))
+	}
 	return errors.Join(faults...)
 }
 
