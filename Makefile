@@ -25,7 +25,7 @@ test: setup ## all that CI runs
 	$(MAKE) lint gen-check deploy-check && $(GO) test ./... && $(GO) test -tags emulate ./cpu && CGO_ENABLED=0 $(GO) test ./cpu ./model/... ./router ./kvpool ./consensus/... && $(MAKE) race && $(GO) test -count=1 -tags e2e -timeout 15m ./e2e/...
 
 race: ## the concurrent packages under the race detector
-	$(GO) test -race ./consensus ./worker ./router ./cpu ./model/tokenizer
+	tools/race.sh ./consensus ./worker ./router ./cpu ./model/tokenizer
 
 lint: ## formatting, vet, and the house rules of tidy_test.go
 	out=$$(gofmt -l .) && { test -z "$$out" || { echo "run gofmt -w on: $$out"; exit 1; }; } && $(GO) vet ./... && CGO_ENABLED=0 $(GO) vet ./... && $(GO) test -run 'TestSizes|TestPackageDocs|TestImports' .
