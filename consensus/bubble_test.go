@@ -38,6 +38,13 @@ func (n *network) hop(from, to raft.ServerAddress) error {
 	return nil
 }
 
+// lose makes a part of the messages go astray.
+func (n *network) lose(part float64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.loss = part
+}
+
 // hang makes the lines of a node's gRPC server and clients hang, while raft's go on: nothing breaks, nothing arrives.
 func (n *network) hang(node raft.ServerAddress, on bool) {
 	n.mu.Lock()

@@ -65,14 +65,13 @@ func (b *bubble) awaitVotes() {
 
 // losingLeaders has clients that carry their own sequences to whoever leads, as a worker's line does.
 func losingLeaders(t *testing.T, seed uint64) {
-	b := emptyBubble(3, seed)
-	b.net.loss = 0.01
-	for i := range b.boxes {
-		b.start(t, i)
-	}
+	b := newBubble(t, 3, seed)
 	defer b.close(t)
-	w := register(t, b.leader(nil), "w1", 1<<20, 1<<20)
+	b.leader(nil)
 	b.awaitVotes()
+	time.Sleep(10 * time.Second) // every replica has said where it is, and whose disk it has
+	b.net.lose(0.01)
+	w := register(t, b.leader(nil), "w1", 1<<20, 1<<20)
 	var clients sync.WaitGroup
 	const each = 40
 	for c := range 4 {
