@@ -24,8 +24,10 @@ up: build ## start a router and two workers until interrupted
 test: setup ## all that CI runs
 	$(MAKE) lint gen-check deploy-check && $(GO) test ./... && $(GO) test -tags emulate ./cpu && CGO_ENABLED=0 $(GO) test ./cpu ./model/... ./router ./kvpool ./consensus/... && $(MAKE) race && $(GO) test -count=1 -tags e2e -timeout 15m ./e2e/...
 
+# hashicorp/raft v1.8.0 races with itself: updateLastAppended (replication.go:660) reads a peer's id without the lock under
+# which startStopReplication writes the peer. Its own code is left out of the detector; all of ours is in it.
 race: ## the concurrent packages under the race detector
-	tools/race.sh ./consensus ./worker ./router ./cpu ./model/tokenizer
+	$(GO) test -race -gcflags=github.com/hashicorp/raft=-race=false ./consensus ./worker ./router ./cpu ./model/tokenizer
 
 lint: ## formatting, vet, and the house rules of tidy_test.go
 	out=$$(gofmt -l .) && { test -z "$$out" || { echo "run gofmt -w on: $$out"; exit 1; }; } && $(GO) vet ./... && CGO_ENABLED=0 $(GO) vet ./... && $(GO) test -run 'TestSizes|TestPackageDocs|TestImports' .
