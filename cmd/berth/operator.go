@@ -54,9 +54,6 @@ func reader(data []byte) io.Reader {
 	return bytes.NewReader(data)
 }
 
-// tokenPrefix begins the tokens that routers draw.
-const tokenPrefix = "berth-admin-"
-
 // token reads the admin token. The file that a router names is read only if the router is on this machine and what is in
 // the file is an admin token: a server elsewhere learns nothing.
 func (o *operator) token(named string) (string, error) {
@@ -77,7 +74,7 @@ func (o *operator) token(named string) (string, error) {
 		return "", err
 	}
 	token := strings.TrimSpace(string(raw))
-	if o.AdminTokenFile == "" && !strings.HasPrefix(token, tokenPrefix) {
+	if o.AdminTokenFile == "" && !strings.HasPrefix(token, flags.AdminTokenPrefix) {
 		return "", nil
 	}
 	return token, nil

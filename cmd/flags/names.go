@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// AdminTokenPrefix begins the admin tokens that routers draw, so that nothing else is taken for one.
+const AdminTokenPrefix = "berth-admin-"
+
 var saneName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
 // CheckName refuses names of programs that lists, paths and labels could not have.

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/berthd/berth/cmd/flags"
 )
 
 // adminToken is what changes through the admin API need.
@@ -18,12 +20,8 @@ type adminToken struct {
 	reads       bool // it is needed to look, too
 }
 
-const (
-	// tokenPrefix begins the tokens that are drawn here, so that nothing else is taken for one.
-	tokenPrefix = "berth-admin-"
-	// shortestToken is of those that operators choose: they must not be found by trying.
-	shortestToken = 16
-)
+// shortestToken is of those that operators choose: they must not be found by trying.
+const shortestToken = 16
 
 // readAdminToken reads the token from the file that was named, else from the one in the data folder, drawn if it is not
 // there.
@@ -55,7 +53,7 @@ func readAdminToken(c *config) (*adminToken, error) {
 func drawToken(file string) ([]byte, error) {
 	var b [32]byte
 	rand.Read(b[:])
-	token := []byte(tokenPrefix + base64.RawURLEncoding.EncodeToString(b[:]) + "\n")
+	token := []byte(flags.AdminTokenPrefix + base64.RawURLEncoding.EncodeToString(b[:]) + "\n")
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return nil, err
 	}
